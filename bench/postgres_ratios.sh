@@ -60,6 +60,6 @@ for round in 1 2; do
 done
 sql "INSERT INTO holdfast.job (seq, id_hi, queue, state, priority, run_at, since, generation, payload_kind, payload_bytes, payload)
   SELECT nextval('holdfast.job_seq'), 1, number, 1, 0, 32503680000000, 0, 0, 1, 3, '\"x\"'
-  FROM holdfast.queue, generate_series(1, $delayed) WHERE name = 'ours';
-  INSERT INTO holdfast.delta (queue, hour, jobs_scheduled) SELECT number, 0, $delayed FROM holdfast.queue WHERE name = 'ours'"
+  FROM holdfast.queues, generate_series(1, $delayed) WHERE name = 'ours';
+  INSERT INTO holdfast.delta (queue, hour, jobs_scheduled) SELECT number, 0, $delayed FROM holdfast.queues WHERE name = 'ours'"
 row "W2 with $delayed delayed" "$(ours 1)" "$o"

@@ -16,6 +16,7 @@
 struct metric;
 struct metrics;
 struct webqueue_type;
+struct webqueue_alerts;
 
 struct api_config {
     uv_loop_t *loop;
@@ -26,7 +27,9 @@ struct api_config {
     uint32_t keyval_sweep_ms;          /* keyval: cleanupInterval; 0 = never */
     const struct webqueue_type *webqueue_types; /* at least one; copied */
     size_t webqueue_type_count;
-    unsigned tasks_low_share; /* of the API `tasks`, percent */
+    const struct webqueue_alerts *webqueue_alerts; /* copied */
+    unsigned tasks_low_share;                      /* of the API `tasks`, percent */
+    uint32_t tasks_queued_wait_ms;
 };
 
 struct api {

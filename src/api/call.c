@@ -60,6 +60,16 @@ struct call *call_new(struct broker *b, void *api, struct http_exchange *x, enum
     return c;
 }
 
+void *call_more(struct call *c, size_t size)
+{
+    if (!c)
+        return NULL;
+    c->more = arena_array(c->arena, 1, size);
+    if (!c->more)
+        answer_error(c->x, -ERR_NOMEM);
+    return c->more;
+}
+
 /* "Unavailable" says that nothing was done. */
 static void refuse(struct call *c, const struct problem *p)
 {
@@ -71,10 +81,16 @@ static void refuse(struct call *c, const struct problem *p)
     problem_answer(c->x, c->changed && undone ? &unseen : p);
 }
 
+void call_problem(const struct call *c, const struct reply *reply, struct problem *ret)
+{
+    problem_of_reply(ret, c->arena, reply, broker_draining(c->broker));
+    ret->terms = c->terms;
+}
+
 void call_refuse(struct call *c, const struct reply *reply)
 {
     struct problem p;
-    problem_of_reply(&p, c->arena, reply, broker_draining(c->broker));
+    call_problem(c, reply, &p);
     refuse(c, &p);
 }
 

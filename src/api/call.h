@@ -49,18 +49,23 @@ struct call {
     struct op op;
     call_fn done;    /* called with OUT_OK only; owes the answer */
     call_fn refused; /* likewise with any other outcome; NULL = its problem is answered */
-    bool changed;    /* a step before this one changed something: it is not undone any more */
-    void *more;      /* the handler's own */
+    const struct problem_terms *terms; /* of the API, in its problems; NULL = those of /v1 */
+    bool changed; /* a step before this one changed something: it is not undone any more */
+    void *more;   /* the handler's own */
     struct call_line *line; /* in which it stands, if in any */
     struct call *next;
 };
 /* In the exchange's arena; NULL after answering that there is no memory. */
 struct call *call_new(struct broker *b, void *api, struct http_exchange *x, enum op_kind kind,
                       call_fn done);
+/* Memory for c->more, all zero; NULL after answering that there is none, or when c is NULL. */
+void *call_more(struct call *c, size_t size);
 /* Any other outcome than OUT_OK is answered with its problem, unless the call says otherwise. A
  * step that changed something is noted here and by a call_line; who submits one otherwise sets
  * `changed`. */
 void call_submit(struct call *c);
+/* The problem of a refusal, in the terms of the API. */
+void call_problem(const struct call *c, const struct reply *reply, struct problem *ret);
 /* Answers with the problem of a refusal; `unknown` where `unavailable` would deny what was done. */
 void call_refuse(struct call *c, const struct reply *reply);
 /* The same for an operating error. */

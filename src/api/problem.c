@@ -18,6 +18,7 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_NO_QUEUE] = PROBLEM_NO_QUEUE,
     [OUT_LEASE_LOST] = PROBLEM_LEASE_LOST,
     [OUT_GONE] = PROBLEM_GONE,
+    [OUT_CANCELLED] = PROBLEM_CANCELLED,
     [OUT_ILLEGAL] = PROBLEM_ILLEGAL_MOVE,
     [OUT_QUEUE_FULL] = PROBLEM_QUEUE_FULL,
     [OUT_SERVER_FULL] = PROBLEM_SERVER_FULL,
@@ -128,9 +129,32 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
 
 /* ---- writing one ---- */
 
+/* By the id and the words of the API. */
+static void write_job_of(struct json_writer *w, const struct problem *p)
+{
+    char id[ID_UUID_BYTES];
+    bool named = p->seq != 0 && p->id_hi != 0;
+    if (named && p->terms->uuid)
+        id_uuid(id_make(p->id_hi, p->seq), id);
+    else if (named)
+        id_ulid(id_make(p->id_hi, p->seq), id);
+    if (named) {
+        json_write_key(w, p->code == PROBLEM_DUPLICATE ? "duplicate_of" : "id");
+        json_write_text(w, span_text(id));
+    }
+    if (p->state != STATE_NONE) {
+        json_write_key(w, "state");
+        json_write_text(w, span_text(p->terms->states[p->state]));
+    }
+}
+
 static void write_job(struct json_writer *w, const struct problem *p)
 {
     char id[ID_ULID_BYTES];
+    if (p->terms) {
+        write_job_of(w, p);
+        return;
+    }
     if (p->seq_only) {
         if (p->seq != 0) {
             json_write_key(w, "job_id");
@@ -157,12 +181,14 @@ static void write_job(struct json_writer *w, const struct problem *p)
     }
 }
 
-/* The names of a static list "ack, fail, extend". */
-static void write_legal_moves(struct json_writer *w, enum job_state state)
+/* The names of a static list "ack, fail, extend", or those of the API. */
+static void write_legal_moves(struct json_writer *w, const struct problem *p)
 {
-    const char *at = state_legal_moves(state);
+    const char *at = p->terms ? "" : state_legal_moves(p->state);
     json_write_key(w, "legal_moves");
     json_write_array(w);
+    for (size_t i = 0; p->terms && p->terms->legal[p->state][i]; i++)
+        json_write_text(w, span_text(p->terms->legal[p->state][i]));
     while (*at) {
         size_t len = strcspn(at, ",");
         json_write_text(w, span_of(at, len));
@@ -194,11 +220,30 @@ static void write_head(struct json_writer *w, const char *name, const char *titl
     json_write_text(w, span_text(name));
 }
 
+/* The text with "job" replaced by what the API calls it. Returns out, or text where that is /v1. */
+static const char *in_terms(const struct problem *p, const char *text, char out[DETAIL_BYTES_MAX])
+{
+    size_t len = 0;
+    if (!p->terms)
+        return text;
+    while (*text && len + 1 < DETAIL_BYTES_MAX) {
+        bool job = strncmp(text, "job", 3) == 0;
+        int n = snprintf(out + len, DETAIL_BYTES_MAX - len, "%.*s", job ? 16 : 1,
+                         job ? p->terms->noun : text);
+        len += (size_t)n;
+        text += job ? 3 : 1;
+    }
+    out[len < DETAIL_BYTES_MAX ? len : DETAIL_BYTES_MAX - 1] = '\0';
+    return out;
+}
+
 void problem_write(struct json_writer *w, const struct problem *p)
 {
     const struct problem_row *row = problem_row(p->code);
+    char title[DETAIL_BYTES_MAX], detail[DETAIL_BYTES_MAX];
     json_write_object(w);
-    write_head(w, row->name, row->title, row->status, problem_sentence(p));
+    write_head(w, row->name, in_terms(p, row->title, title), row->status,
+               p->detail ? p->detail : in_terms(p, row->detail, detail));
     if (p->field) {
         json_write_key(w, "field");
         json_write_text(w, span_text(p->field));
@@ -217,7 +262,7 @@ void problem_write(struct json_writer *w, const struct problem *p)
     }
     write_job(w, p);
     if (p->code == PROBLEM_ILLEGAL_MOVE && p->state != STATE_NONE && !own_moves)
-        write_legal_moves(w, p->state);
+        write_legal_moves(w, p);
     json_write_object_end(w);
 }
 

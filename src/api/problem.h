@@ -30,6 +30,7 @@ enum problem_code {
     PROBLEM_METHOD_NOT_ALLOWED,
     PROBLEM_DUPLICATE,
     PROBLEM_LEASE_LOST,
+    PROBLEM_CANCELLED,
     PROBLEM_ILLEGAL_MOVE,
     PROBLEM_GONE,
     PROBLEM_EXISTS,
@@ -66,6 +67,14 @@ enum problem_code {
     PROBLEM_CODE_COUNT
 };
 
+/* The words and ids of an API that are not those of /v1. */
+struct problem_terms {
+    const char *noun;                      /* what it calls a job */
+    bool uuid;                             /* its ids are UUIDs, else ULIDs */
+    const char *states[STATE_COUNT];       /* what it calls each state */
+    const char *const *legal[STATE_COUNT]; /* what it allows there, NULL-terminated */
+};
+
 struct problem {
     enum problem_code code;
     const char *detail;         /* a sentence; NULL = the code's own */
@@ -75,6 +84,7 @@ struct problem {
     uint64_t seq, id_hi;  /* seq ≠ 0: the job concerned, or the one that holds the unique key */
     enum job_state state; /* NONE = not said; with ILLEGAL_MOVE the legal moves are listed */
     int64_t retry_ms;     /* when to come back, where that is known; 0 = as the code says */
+    const struct problem_terms *terms; /* NULL = those of /v1 */
     bool seq_only; /* an API whose ids are sequences: the job is named as job_id, by it alone */
 };
 

@@ -60,6 +60,9 @@ struct backend_config {
      * 10,000), after which silence a node is taken for dead (0 = 15,000), how long the store may
      * take to answer before its connection is given up (0 = 15,000). */
     int64_t leader_ttl_ms, silent_ms, answer_ms;
+    /* Key of Redis, where Redis takes part, at which the leader shows its node number and its epoch
+     * for leader_ttl_ms; NULL or "" = none. It decides nothing. */
+    const char *leader_key;
     const char *version; /* of this program, for the other nodes to see; NULL = not told */
     /* The store failed for good, with this error (-ERR_…); must not return to normal work. NULL =
      * abort. */
@@ -212,6 +215,7 @@ enum event_kind {
     EVENT_RELEASED, /* handed back, uncounted: by its holder, or by a restart */
     EVENT_DONE,
     EVENT_DEAD,
+    EVENT_CANCEL_REQUESTED, /* of a running job: its worker has a grace time to end it */
     EVENT_CANCELLED,
     EVENT_REQUEUED,
     EVENT_PATCHED,

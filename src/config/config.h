@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "api/webqueue/webqueue.h"
 #include "base/containers/arena.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -65,6 +66,7 @@ struct config_dispatch {
     const char *high, *low; /* may hold a password: never log them; "" = none */
     struct config_list urgent;
     uint32_t interval_ms;
+    uint32_t batch;
 };
 
 /* A shared store with a spool of this node's own: see backend/failover/failover.h. */
@@ -99,6 +101,7 @@ struct config_routes {
 struct config_webqueue {
     struct config_list items;          /* as configured */
     const struct webqueue_type *types; /* what they say, in their order; names differ */
+    struct webqueue_alerts alerts;
 };
 
 /* Filled by config_load, read-only afterwards. Texts and lists live until config_done. */
@@ -120,6 +123,7 @@ struct config {
     uint32_t journal_segment_bytes;
     struct {
         uint32_t leader_ttl_ms, silent_ms;
+        const char *leader_key;
     } cluster; /* servers that share a store */
     uint64_t idempotency_ttl_ms, idempotency_keys;
     uint64_t kv_keys, kv_bytes; /* key-value store: at most */
@@ -131,7 +135,8 @@ struct config {
     uint32_t workers_silent_ms;
     struct config_webhooks webhooks;
     struct breaker_rules breaker;
-    uint32_t tasks_low_share;           /* percent */
+    uint32_t tasks_low_share; /* percent */
+    uint32_t tasks_queued_wait_ms;
     struct queue_policy queue_defaults; /* passes policy_check */
     const struct broker_label *labels;  /* names differ */
     size_t label_count;

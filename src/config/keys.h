@@ -164,6 +164,10 @@
     X("timeouts.backend_ms", MS, timeouts.backend_ms, "15s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,     \
       "how long PostgreSQL or Redis may take to answer; then the connection is closed, and "       \
       "requests get 503 or 504")                                                                   \
+    X("cluster.leader_key", TEXT, cluster.leader_key, "taskflow:leader", 0, 512, "KEY", 0,         \
+      "key of Redis at which the leader shows itself as `node NUMBER epoch N`, with "              \
+      "cluster.leader_ttl_ms as its TTL, where Redis is the store or dispatches; empty means "     \
+      "none. It is for people and monitoring: the lease itself is in the store")                   \
     X("cluster.leader_ttl_ms", MS, cluster.leader_ttl_ms, "10s", 200, 600000, "MS", 0,             \
       "the leader of several servers on one store sends a heartbeat five times in this "           \
       "time; if it sends none, another server takes over within twice this time")                  \
@@ -208,6 +212,9 @@
     X("tasks.low_share", NUMBER, tasks_low_share, "5", 0, 100, "PERCENT", 0,                       \
       "minimum share of low tasks among the tasks that /api/tasks hands out while both "           \
       "high and low ones are waiting")                                                             \
+    X("tasks.queued_wait_ms", MS, tasks_queued_wait_ms, "5s", 1, 60000, "MS", 0,                   \
+      "how long a POST /api/tasks with `wait_queued` waits for Redis to confirm; then it "         \
+      "replies with the status PENDING")                                                           \
     X("dispatch.high", TEXT, dispatch.high, "", 0, 4096, "URL", CONFIG_SECRET,                     \
       "Redis server whose lists receive the ids of ready jobs of urgent queues; requires a "       \
       "store on PostgreSQL; empty means the same as `dispatch.low`")                               \
@@ -217,6 +224,8 @@
       "queues that are urgent; * matches anything")                                                \
     X("dispatch.interval_ms", MS, dispatch.interval_ms, "5s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,    \
       "how often the leader looks for jobs that were not dispatched or whose id was lost")         \
+    X("dispatch.batch", NUMBER, dispatch.batch, "100", 1, LIMIT_BATCH, "JOBS", 0,                  \
+      "how many jobs that were not dispatched the leader reads at once")                           \
     POLICY_TABLE(CONFIG_POLICY, X)                                                                 \
     X("queue.lockDuration", MS, keyval.lock_ms, "30s", LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, "MS",   \
       0,                                                                                           \
@@ -229,6 +238,17 @@
       "`timeout=300s keep=30d retries=0`, such as `calibration timeout=10m`. timeout: a "          \
       "job that is not renewed for this long is failed; keep: how long completed jobs are "        \
       "kept; retries: how often failed jobs are tried again")                                      \
+    X("webqueue.alert_depth", NUMBER, webqueue.alerts.depth, "10000", 0, UINT32_MAX - 1, "JOBS",   \
+      0,                                                                                           \
+      "the alert webqueue-depth is raised for a queue of the API webqueue with more pending "      \
+      "jobs than this. The three alerts are created with the first job of the API and then "       \
+      "belong to you (`holdfast alerts`); 0 creates none")                                         \
+    X("webqueue.alert_error_percent", NUMBER, webqueue.alerts.error_percent, "10", 0, 100,         \
+      "PERCENT", 0,                                                                                \
+      "the same for webqueue-errors: more than this share of the ended attempts of 5 minutes, "    \
+      "of which there must be 20, failed")                                                         \
+    X("webqueue.alert_idle_ms", MS, webqueue.alerts.idle_ms, "60s", 0, 86400000, "MS", 0,          \
+      "the same for webqueue-idle: no dequeue for this long while a job is ready")                 \
     X("queue_settings.priorities", LABELS, labels, "high=-10,normal=0,low=10", -INT64_MAX,         \
       INT64_MAX, "LABEL=N,...", 0,                                                                 \
       "names for priorities; in this table the lower number comes first. If the table has "        \

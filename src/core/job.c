@@ -4,11 +4,12 @@
 
 const uint8_t attempt_of_reason[REASON_COUNT] = {
     [REASON_NONE] = ATTEMPT_RELEASED,       [REASON_FAILED] = ATTEMPT_FAILED,
-    [REASON_REJECTED] = ATTEMPT_FAILED,     [REASON_CRASH_LOOP] = ATTEMPT_CRASHED,
-    [REASON_TIMED_OUT] = ATTEMPT_CRASHED,   [REASON_EXPIRED] = ATTEMPT_CRASHED,
+    [REASON_REJECTED] = ATTEMPT_FAILED,     [REASON_CRASH_LOOP] = ATTEMPT_LEASE_EXPIRED,
+    [REASON_LEASE_EXPIRED] = ATTEMPT_LEASE_EXPIRED,   [REASON_EXPIRED] = ATTEMPT_LEASE_EXPIRED,
     [REASON_CANCELLED] = ATTEMPT_CANCELLED, [REASON_REPLACED] = ATTEMPT_CANCELLED,
     [REASON_RELEASED] = ATTEMPT_RELEASED,   [REASON_RESTARTED] = ATTEMPT_RELEASED,
     [REASON_DISCARDED] = ATTEMPT_CANCELLED, [REASON_DAMAGED] = ATTEMPT_RELEASED,
+    [REASON_TIMED_OUT] = ATTEMPT_TIMED_OUT,
 };
 
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
@@ -70,4 +71,23 @@ int token_parse(struct span text, struct job_token *ret)
         return -ERR_SYNTAX;
     *ret = (struct job_token){.counter = counter, .epoch = (uint32_t)epoch};
     return 0;
+}
+
+#define DUE_BITS 43
+#define DUE_PRIORITY_MAX 1000000
+
+int64_t priority_by_due(int64_t priority, struct wall_time due)
+{
+    if (priority < -DUE_PRIORITY_MAX || priority > DUE_PRIORITY_MAX)
+        return priority;
+    int64_t ms = due.ms < 1 ? 1 : due.ms < INT64_C(1) << 42 ? due.ms : (INT64_C(1) << 42) - 1;
+    return priority * (INT64_C(1) << DUE_BITS) - ms;
+}
+
+int64_t priority_given(int64_t order)
+{
+    int64_t unit = INT64_C(1) << DUE_BITS;
+    if (order >= -DUE_PRIORITY_MAX && order <= DUE_PRIORITY_MAX)
+        return order;
+    return order > 0 ? (order + unit - 1) / unit : order / unit;
 }

@@ -34,6 +34,7 @@
 #define LIMIT_RATE_WINDOW_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
+#define LIMIT_TIMEOUT_MS (30u * 24 * 3600 * 1000) /* of an attempt */
 #define LIMIT_KV_KEY_BYTES 2048 /* a key of the key-value store, encoded; see kvkey.h */
 #define LIMIT_KV_PARTS 32       /* of a key */
 #define LIMIT_KV_KEYS 1000      /* in one get; checks, sets and deletes of one commit, together */

@@ -39,12 +39,25 @@ static bool change(struct ops *o, struct job *j, const struct queue_state *q,
     return true;
 }
 
-static struct record cancel_record(const struct ops *o, const struct job *j, enum job_reason reason)
+/* The record that cancels the job; of a running one that is not cancelled at once (`now`) the
+ * request to do so. False: that was requested before. */
+static bool decide_cancel(const struct ops *o, const struct job *j, bool now,
+                          struct lease_limits *limits, struct record *ret)
 {
-    return (struct record){
-        .kind = REC_JOB_CANCELLED,
-        .job_cancelled = {.seq = j->seq, .reason = (uint8_t)reason, .at = o->now},
+    struct lease_state lease;
+    uint32_t grace_ms = o->store->job_queue(o, j)->policy.cancel_grace_ms;
+    if (now || grace_ms == 0 || !o->store->lease(o, j, &lease)) {
+        decide_cancelled(j, REASON_CANCELLED, o->now, ret);
+        return true;
+    }
+    *limits = lease.limits;
+    if (cancel_requested(limits))
+        return false;
+    *ret = (struct record){
+        .kind = REC_JOB_CANCEL_REQUESTED,
+        .job_cancel_requested = {.seq = j->seq, .at = o->now, .grace_ms = grace_ms},
     };
+    return apply_cancel_requested(j, &ret->job_cancel_requested, limits) == 0;
 }
 
 void ops_cancel(struct ops *o, const struct op *op, struct reply *r)
@@ -55,8 +68,15 @@ void ops_cancel(struct ops *o, const struct op *op, struct reply *r)
     struct job *j = job_for(o, want->job, want->states, move, &q, r);
     if (!j)
         return;
-    struct record rec = cancel_record(o, j, want->discard ? REASON_DISCARDED : REASON_CANCELLED);
-    (void)change(o, j, q, &rec, r);
+    struct record rec;
+    struct lease_limits limits = {0};
+    if (want->discard)
+        decide_cancelled(j, REASON_DISCARDED, o->now, &rec);
+    if (!want->discard && !decide_cancel(o, j, want->force, &limits, &rec))
+        reply_changed(r, j, q);
+    else if (!change(o, j, q, &rec, r))
+        return;
+    r->lease.cancel_by = cancel_deadline(&limits);
 }
 
 void ops_requeue(struct ops *o, const struct op *op, struct reply *r)
@@ -95,18 +115,27 @@ static bool patch_valid(const struct queue_state *q, const struct op_patch *want
            reply_body_valid(r, want->payload_kind, want->payload, q->policy.payload_max);
 }
 
-static struct record patch_record(const struct ops *o, const struct job *j, uint32_t generation,
-                                  const struct op_patch *want)
+static int64_t patched_priority(const struct job *j, const struct queue_state *q,
+                                const struct op_patch *want, struct wall_time run_at)
+{
+    if (!q->policy.by_due)
+        return want->has_priority ? want->priority : j->priority;
+    return priority_by_due(want->has_priority ? want->priority : priority_given(j->priority),
+                           run_at.ms ? run_at : id_time(j->id_hi));
+}
+
+static struct record patch_record(const struct ops *o, const struct job *j,
+                                  const struct queue_state *q, const struct op_patch *want)
 {
     struct wall_time run_at = want->has_run_at ? want->run_at : j->run_at;
     struct record rec = {
         .kind = REC_JOB_PATCHED,
         .job_patched = {.seq = j->seq,
                         .state = j->state,
-                        .priority = want->has_priority ? want->priority : j->priority,
+                        .priority = patched_priority(j, q, want, run_at),
                         .run_at = run_at,
                         .at = o->now,
-                        .generation = generation,
+                        .generation = q->generation,
                         .has_payload = want->has_payload},
     };
     if (want->has_payload) {
@@ -125,7 +154,7 @@ void ops_patch(struct ops *o, const struct op *op, struct reply *r)
     struct job *j = job_for(o, want->job, 0, MOVE_PATCH, &q, r);
     if (!j || !patch_valid(q, want, r))
         return;
-    struct record rec = patch_record(o, j, q->generation, want);
+    struct record rec = patch_record(o, j, q, want);
     if (change(o, j, q, &rec, r))
         r->run_at = j->run_at;
 }
@@ -147,11 +176,13 @@ void ops_remove(struct ops *o, const struct op *op, struct reply *r)
 bool ops_bulk_change(struct ops *o, struct job *j, enum bulk_action action, bool *ret_changed)
 {
     struct record rec;
+    struct lease_limits limits;
     *ret_changed = true;
     if (action == BULK_REMOVE)
         return o->store->remove(o, j);
-    if (action == BULK_CANCEL) {
-        rec = cancel_record(o, j, REASON_CANCELLED);
+    if (action == BULK_CANCEL || action == BULK_CANCEL_NOW) {
+        if (!decide_cancel(o, j, action == BULK_CANCEL_NOW, &limits, &rec))
+            return true;
     } else if (o->store->key_rival(o, j)) {
         *ret_changed = false;
         return true;
@@ -229,7 +260,7 @@ void ops_note(struct ops *o, const struct op *op, struct reply *r)
         return;
     if (want->token.counter &&
         (!o->store->lease(o, j, &lease) || !token_equal(lease.token, want->token))) {
-        reply_refuse(r, OUT_LEASE_LOST, NULL);
+        reply_refuse(r, j->state == STATE_CANCELLED ? OUT_CANCELLED : OUT_LEASE_LOST, NULL);
         return;
     }
     note_record(want, j->seq, &rec);

@@ -11,6 +11,9 @@
 #include "ops/enqueue_check.h"
 #include "ops/replies.h"
 
+/* More than the record of one removed job takes. */
+#define GONE_BYTES 64
+
 bool enqueue_comes_ended(const struct op_enqueue *want)
 {
     return want->past && !state_lives(want->past->state);
@@ -111,6 +114,19 @@ static bool place_is_free(struct ops *o, const struct enqueue_plan *p)
     return reply_refuse(p->reply, OUT_EXISTS, NULL);
 }
 
+/* The dead job that goes when this one comes must still be there, and dead. */
+static bool dead_is_there(struct ops *o, struct enqueue_plan *p)
+{
+    const struct queue_state *q;
+    if (!p->want->instead_of.seq)
+        return true;
+    p->dead = o->store->job_find(o, p->want->instead_of, &q);
+    if (!p->dead)
+        return reply_refuse(p->reply, OUT_NOT_FOUND, NULL);
+    reply_about(p->reply, p->dead);
+    return p->dead->state == STATE_DEAD || reply_refuse(p->reply, OUT_ILLEGAL, NULL);
+}
+
 /* Whether the unique key allows a new job; p->replaced is the waiting job whose place it takes. */
 static bool unique_allows(struct ops *o, struct enqueue_plan *p)
 {
@@ -119,7 +135,7 @@ static bool unique_allows(struct ops *o, struct enqueue_plan *p)
         p->q && want->extra.unique.len &&
         (!enqueue_comes_ended(want) || unique_holds(p->policy->unique_scope, want->past->state));
     struct job *holder = holds ? o->store->key_holder(o, p->q, want->extra.unique) : NULL;
-    if (!holder)
+    if (!holder || holder == p->dead)
         return true;
     uint8_t mode = want->past          ? UNIQUE_REJECT
                    : want->unique_mode ? want->unique_mode
@@ -211,10 +227,13 @@ static bool fill_job(struct ops *o, struct enqueue_plan *p)
     n->payload = want->payload;
     if (!encode_options(o, want->options, &n->extra.options))
         return reply_nomem(o, p->reply);
+    int64_t priority = want->has_priority ? want->priority : p->policy->priority;
+    if (p->policy->by_due)
+        priority = priority_by_due(priority, run_at.ms ? run_at : o->now);
     n->job = (struct job){
         .seq = want->id.seq,
         .id_hi = want->id.seq ? want->id.hi : id_hi(o->now, o->limits->node),
-        .priority = want->has_priority ? want->priority : p->policy->priority,
+        .priority = priority,
         .run_at = run_at,
         .since = o->now,
         .payload_bytes = (uint32_t)want->payload.len,
@@ -253,7 +272,7 @@ bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
     if (p->answered)
         return true;
     CHECK(p->policy); /* enqueue_look has found it */
-    if (!place_is_free(o, p) || !takes_new(o, p, ahead.jobs))
+    if (!place_is_free(o, p) || !dead_is_there(o, p) || !takes_new(o, p, ahead.jobs))
         return false;
     if (!unique_allows(o, p)) {
         p->answered = p->reply->outcome == OUT_OK;
@@ -301,7 +320,7 @@ static void commit_one(struct ops *o, struct enqueue_plan *p)
         p->replaced_seq = p->replaced->seq;
         o->store->commit(o, p->replaced, &rec);
     }
-    p->job = o->store->job_create(o, p);
+    p->job = !p->dead || o->store->remove(o, p->dead) ? o->store->job_create(o, p) : NULL;
     if (!p->job) {
         reply_nomem(o, r);
         return;
@@ -326,7 +345,7 @@ void ops_enqueue(struct ops *o, const struct op *op, struct reply *r)
     struct enqueue_plan p = {.want = &op->enqueue, .reply = r};
     if (!enqueue_look(o, &p, 0) || !enqueue_plan(o, &p, 0) || p.answered)
         return;
-    if (enqueues_prepare(o, &p, 1, NULL, 0))
+    if (enqueues_prepare(o, &p, 1, NULL, p.dead ? GONE_BYTES : 0))
         enqueues_commit(o, &p, 1);
     else
         reply_refuse(r, OUT_UNAVAILABLE, NO_ROOM);

@@ -20,6 +20,7 @@ struct enqueue_plan {
     struct hash128 key;    /* of its idempotency key; none = it has none */
     struct job *replaced;  /* the waiting job whose place it takes */
     uint64_t replaced_seq; /* its sequence, once it has been cancelled */
+    struct job *dead;      /* the dead job that is removed for it (instead_of) */
     bool answered;         /* the reply is that of an earlier job: nothing is created */
     struct rate_share rate;
     struct record rec; /* the job, once it is planned; the store gives the sequence */

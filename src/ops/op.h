@@ -151,6 +151,9 @@ struct op_enqueue {
      * job of the same sequence that is there refuses it: OUT_EXISTS, reply.seq and id_hi are that
      * job's. Whoever asks for this has seen to it that no other job ever had the sequence. */
     const struct job_moved *moved;
+    /* The dead job whose place this one takes: it is removed in the same commit. OUT_NOT_FOUND when
+     * it is not there, OUT_ILLEGAL when it is not dead (any more). seq 0 = none. */
+    struct job_ref instead_of;
     /* The id that the job has already: a spool gave it (id_spooled), and it comes with `past`. The
      * job that is there under this id answers as a repeat; another one of this sequence refuses it
      * with OUT_EXISTS. seq 0 = the store gives one. */
@@ -205,7 +208,10 @@ struct op_release_claim {
 struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
-    bool discard;     /* cancel: also what has ended (MOVE_DISCARD) */
+    bool discard;     /* cancel: also what has ended (MOVE_DISCARD), and at once */
+    /* cancel: a running job at once. Otherwise it stays running, its worker has the policy's
+     * cancel_grace_ms to react, and reply.lease.cancel_by says until when. */
+    bool force;
     unsigned states;  /* cancel, requeue, remove: only from these; 0 = all the move starts from */
     bool want_body;   /* get */
     bool want_texts;  /* get: the same, but payload and result may be left out, however large */
@@ -315,7 +321,7 @@ struct op_kv_commit {
     const struct kv_check *checks;
     const struct kv_set *sets;
     const struct span *deletes;
-    const struct op_enqueue *enqueues; /* without past */
+    const struct op_enqueue *enqueues; /* without past and instead_of */
     uint32_t check_count, set_count, delete_count, enqueue_count;
 };
 
@@ -493,6 +499,8 @@ enum outcome {
     OUT_NO_QUEUE,    /* no such queue */
     OUT_LEASE_LOST,  /* not the token of the current lease: older, another job's, never issued */
     OUT_GONE,        /* ended, and no longer known how */
+    OUT_CANCELLED,   /* a report that comes too late: its job was cancelled, or the grace time of the
+                        requested cancel is over */
     OUT_ILLEGAL,     /* the move does not start from reply.state; state_legal_moves() lists */
     OUT_QUEUE_FULL,  /* capacity of the queue */
     OUT_SERVER_FULL, /* capacity of the server */
@@ -556,9 +564,11 @@ struct job_view {
     struct span queue;      /* name */
     struct span owner;      /* of the queue; this and the next two: get, peek, page */
     bool require_token;     /* of its policy */
+    bool by_due;            /* the same; job.priority is then an order (core/job.h) */
     bool paused;            /* the queue hands out nothing now */
     struct job_token token; /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;      /* running */
+    struct lease_limits limits; /* running */
     uint32_t own_lease_ms;  /* get, peek: what a claim gets that does not say */
     int64_t lease_left_ms;  /* running: until it runs out, ≥ 0; -1 = not known */
     struct span worker;     /* running */
@@ -582,6 +592,12 @@ struct job_view {
     struct span result;
     struct span error; /* packed (core/job_error.h) */
 };
+
+/* The priority that the job was given. */
+static inline int64_t view_priority(const struct job_view *v)
+{
+    return v->by_due ? priority_given(v->job.priority) : v->job.priority;
+}
 
 struct queue_counts {
     uint64_t by_state[STATE_COUNT];
@@ -691,8 +707,15 @@ struct enqueue_reply {
     uint64_t replaced_seq; /* under "replace": the job that was cancelled; 0 = none */
 };
 
+/* What a reply tells of the lease that it leaves running. */
+struct lease_news {
+    int64_t left_ms;            /* extend: until it ends; 0 = it has no end */
+    struct wall_time cancel_by; /* a cancel is requested, and the job ends by then; 0 = it is not */
+};
+
 /* ack, fail, extend, release, cancel, requeue, patch, remove, note */
 struct change_reply {
+    struct lease_news lease; /* extend, cancel */
     int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
     struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
                            repeated */

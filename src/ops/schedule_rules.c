@@ -230,10 +230,15 @@ static void write_origin(struct json_writer *w, const struct schedule_origin *o)
     write_text(w, "fire_time", span_text(time));
 }
 
-static void write_item(struct json_writer *w, const struct schedule_item *item, bool token)
+/* Schedules of APIs name their items by UUID, as those APIs do; those of /v1 by ULID. */
+static void write_item(struct json_writer *w, const struct schedule_item *item, bool uuid,
+                       bool token)
 {
-    char text[ID_ULID_BYTES > TOKEN_TEXT_BYTES ? ID_ULID_BYTES : TOKEN_TEXT_BYTES];
-    id_ulid(id_make(item->id_hi, item->seq), text);
+    char text[ID_UUID_BYTES > TOKEN_TEXT_BYTES ? ID_UUID_BYTES : TOKEN_TEXT_BYTES];
+    if (uuid)
+        id_uuid(id_make(item->id_hi, item->seq), text);
+    else
+        id_ulid(id_make(item->id_hi, item->seq), text);
     if (!token) {
         json_write_text(w, span_text(text));
         return;
@@ -246,12 +251,12 @@ static void write_item(struct json_writer *w, const struct schedule_item *item, 
 }
 
 static void write_items(struct json_writer *w, const struct schedule_item *items, size_t count,
-                        bool token)
+                        bool uuid, bool token)
 {
     json_write_key(w, "items");
     json_write_array(w);
     for (size_t i = 0; i < count; i++)
-        write_item(w, &items[i], token);
+        write_item(w, &items[i], uuid, token);
     json_write_array_end(w);
 }
 
@@ -264,7 +269,7 @@ int schedule_job_text(const struct schedule_origin *origin, const struct schedul
     json_write_object(&w);
     write_origin(&w, origin);
     if (count)
-        write_items(&w, items, count, false);
+        write_items(&w, items, count, origin->owner.len > 0, false);
     json_write_object_end(&w);
     int err = json_writer_finish(&w);
     *ret_split = out->len;
@@ -273,7 +278,7 @@ int schedule_job_text(const struct schedule_origin *origin, const struct schedul
     json_writer_init(&w, out);
     json_write_object(&w);
     write_origin(&w, origin);
-    write_items(&w, items, count, true);
+    write_items(&w, items, count, origin->owner.len > 0, true);
     if (spec->payload_kind == PAYLOAD_JSON) {
         json_write_key(&w, "payload");
         json_write_raw(&w, spec->payload);

@@ -349,6 +349,7 @@ static int open_backend(struct serve *s, struct err_note *note)
         .journal_segment_bytes = c->journal_segment_bytes & ~(uint32_t)4095,
         .list_wait_ms = c->timeouts.list_wait_ms,
         .leader_ttl_ms = c->cluster.leader_ttl_ms,
+        .leader_key = c->cluster.leader_key,
         .silent_ms = c->cluster.silent_ms,
         .answer_ms = c->timeouts.backend_ms,
         .version = version_number(),
@@ -392,7 +393,9 @@ static int open_apis(struct serve *s)
                                 .keyval_sweep_ms = c->keyval.sweep_ms,
                                 .webqueue_types = c->webqueue.types,
                                 .webqueue_type_count = c->webqueue.items.count,
-                                .tasks_low_share = c->tasks_low_share};
+                                .webqueue_alerts = &c->webqueue.alerts,
+                                .tasks_low_share = c->tasks_low_share,
+                                .tasks_queued_wait_ms = c->tasks_queued_wait_ms};
     int err = apis_open(&config, c->apis.items, c->apis.count, &s->apis);
     if (!err)
         apis_routes(s->apis, api_routes_cb, s);

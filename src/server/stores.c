@@ -91,7 +91,8 @@ static int open_dispatch(const struct config *from, const struct backend_config 
     struct dispatch_config dispatch = {.high = *c->high ? c->high : c->low,
                                        .low = *c->low ? c->low : c->high,
                                        .urgent = urgent,
-                                       .interval_ms = c->interval_ms};
+                                       .interval_ms = c->interval_ms,
+                                       .batch = c->batch};
     for (; dispatch.urgent_count < c->urgent.count; dispatch.urgent_count++)
         urgent[dispatch.urgent_count] = span_text(c->urgent.items[dispatch.urgent_count]);
     return backend_open_dispatch(*at, base, &dispatch, at, note);

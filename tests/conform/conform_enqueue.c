@@ -299,6 +299,74 @@ static void relaxed_is_named(struct env *e)
     EXPECT(!run(e, enqueue_op("strict"))->relaxed);
 }
 
+/* An enqueue that takes the place of a dead job, under a unique key that both have. */
+static struct op instead_op(uint64_t seq)
+{
+    struct op op = enqueue_op("q");
+    op.enqueue.instead_of.seq = seq;
+    op.enqueue.extra.unique = SPAN_LITERAL("key");
+    return op;
+}
+
+static uint64_t dead_with_key(struct env *e)
+{
+    struct queue_policy policy = test_policy();
+    policy.max_attempts = 1;
+    policy.unique_scope = UNIQUE_KEPT;
+    queue_make(e, "q", &policy);
+    uint64_t seq = put_unique(e, "q", "key");
+    EXPECT_OUT(fail(e, take(e, "q")), OUT_OK);
+    EXPECT_STATE(seq, STATE_DEAD);
+    return seq;
+}
+
+static void instead_of_a_dead_job(struct env *e)
+{
+    uint64_t dead = dead_with_key(e);
+    uint64_t fresh = put_op(e, instead_op(dead));
+    EXPECT(fresh != dead);
+    EXPECT_STATE(dead, STATE_NONE);
+    EXPECT_STATE(fresh, STATE_READY);
+    EXPECT_COUNTS("q", .ready = 1);
+    EXPECT_TEXT(get(e, fresh)->extra.unique, "key");
+    EXPECT_INT(get(e, fresh)->job.failures, 0);
+    EXPECT_OUT(run(e, instead_op(dead)), OUT_NOT_FOUND);
+    const struct reply *r = run(e, instead_op(fresh));
+    EXPECT_OUT(r, OUT_ILLEGAL);
+    EXPECT_INT(r->state, STATE_READY);
+    EXPECT_COUNTS("q", .ready = 1);
+}
+
+static void instead_is_all_or_nothing(struct env *e)
+{
+    uint64_t dead = dead_with_key(e);
+    struct queue_policy policy = test_policy();
+    policy.unique_scope = UNIQUE_KEPT;
+    policy.refuse_new = true;
+    queue_make(e, "q", &policy);
+    EXPECT_OUT(run(e, instead_op(dead)), OUT_REFUSED_NEW);
+    EXPECT_STATE(dead, STATE_DEAD);
+    policy.refuse_new = false;
+    policy.capacity = 1;
+    queue_make(e, "q", &policy);
+    uint64_t other = put(e, "q");
+    EXPECT_OUT(run(e, instead_op(dead)), OUT_QUEUE_FULL);
+    EXPECT_STATE(dead, STATE_DEAD);
+    EXPECT_OUT(cancel(e, other), OUT_OK);
+    EXPECT_STATE(put_op(e, instead_op(dead)), STATE_READY);
+    EXPECT_STATE(dead, STATE_NONE);
+}
+
+static void instead_survives(struct env *e)
+{
+    uint64_t dead = dead_with_key(e);
+    uint64_t fresh = put_op(e, instead_op(dead));
+    env_restart(e);
+    EXPECT_STATE(dead, STATE_NONE);
+    EXPECT_STATE(fresh, STATE_READY);
+    EXPECT_COUNTS("q", .ready = 1);
+}
+
 static const struct conform_case cases[] = {
     CASE("PDQ-11 every field comes back", fields),
     CASE("an id holds time, node and sequence", id_has_time_node_and_sequence),
@@ -308,6 +376,10 @@ static const struct conform_case cases[] = {
     CASE("a payload at the limit is taken, one byte more refused", payload_limit),
     CASE("a payload of 1 MiB", big_payload),
     CASE("an enqueue makes its queue", makes_its_queue),
+    CASE("KV-8 a job takes the place of a dead one", instead_of_a_dead_job),
+    CASE("KV-8 it takes the place, or nothing changes", instead_is_all_or_nothing),
+    CASE("KV-8 the place that was taken is kept over a restart", instead_survives,
+         .flags = RESTART),
     CASE("ORC-4 no_create: an unknown queue is refused", no_create),
     CASE("ORC-4 no_auto_create refuses for all", no_auto_create,
          .configure = configure_no_auto_create),

@@ -24,6 +24,25 @@ static void priority_then_fifo(struct env *e)
     expect_next(e, "q", low);
 }
 
+/* Within one priority the job that was due first comes first; the priority is shown as given. */
+static void by_due(struct env *e)
+{
+    struct queue_policy policy = test_policy();
+    policy.by_due = true;
+    queue_make(e, "q", &policy);
+    uint64_t late = put_delayed(e, "q", 3000), soon = put_delayed(e, "q", 1000);
+    uint64_t now = put(e, "q"), low = put_priority(e, "q", -10), high = put_priority(e, "q", 10);
+    EXPECT_INT(view_priority(get(e, late)), 0);
+    EXPECT_INT(view_priority(get(e, low)), -10);
+    EXPECT_INT(view_priority(get(e, high)), 10);
+    advance(e, 5000);
+    expect_next(e, "q", high);
+    expect_next(e, "q", now);
+    expect_next(e, "q", soon);
+    expect_next(e, "q", late);
+    expect_next(e, "q", low);
+}
+
 static void fifo_over_many(struct env *e)
 {
     uint64_t seqs[100];
@@ -233,6 +252,7 @@ static void retried_keeps_its_place(struct env *e)
 
 static const struct conform_case cases[] = {
     CASE("NOM-5 ORC-5 priority first, then first in first out", priority_then_fifo),
+    CASE("TF-4 by_due: within one priority what was due first", by_due),
     CASE("PDQ-3 FIFO within one priority, over many claims", fifo_over_many),
     CASE("priorities reach from INT64_MIN to INT64_MAX", extreme_priorities),
     CASE("PDQ-2 a far-future urgent job never blocks a ready one", scheduled_does_not_block),

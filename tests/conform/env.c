@@ -180,7 +180,7 @@ static struct backend *open_dispatch(struct env *e, struct backend *inner)
 {
     struct err_note note = {{0}};
     const char *url = getenv("HF_REDIS");
-    struct dispatch_config config = {.high = url, .low = url, .interval_ms = 1000};
+    struct dispatch_config config = {.high = url, .low = url, .interval_ms = 1000, .batch = 100};
     int rc = backend_open_dispatch(inner, &e->config, &config, &inner, &note);
     if (rc < 0)
         LEAVE("backend_open_dispatch: %s: %s", err_name(rc), note.text);

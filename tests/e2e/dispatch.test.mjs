@@ -102,7 +102,7 @@ describe('dispatch', () => {
     const once = (ids) => [...new Set(ids)].sort();
     assert.deepEqual(once(high.ids('high', 'tasks.high')), made.slice(0, 3).map(({ id }) => id).sort());
     assert.deepEqual(once(low.ids('low', 'tasks.low')), made.slice(3).map(({ id }) => id).sort());
-    assert.deepEqual(high.call('KEYS', '*'), ['{holdfast}:dispatch:high:tasks.high']);
+    assert.deepEqual(high.call('KEYS', '*').filter((key) => key !== 'taskflow:leader'), ['{holdfast}:dispatch:high:tasks.high']);
     assert.deepEqual(await listed('PENDING'), []);
     assert.equal((await listed('QUEUED')).length, 6);
     const wrong = await apis[0].post('/api/tasks', { name: 'x', priority: 'middle' });
@@ -110,6 +110,56 @@ describe('dispatch', () => {
     for (const { id } of made) await finish(id);
     high.call('DEL', '{holdfast}:dispatch:high:tasks.high');
     low.call('DEL', '{holdfast}:dispatch:low:tasks.low');
+  });
+
+  test('TF-3 the leader is visible in both Redis servers, with its TTL', async () => {
+    for (const redis of [high, low]) {
+      await until('the leader shows itself', () => /^node [12] epoch \d+$/.test(redis.call('GET', 'taskflow:leader')));
+      const ttl = redis.call('PTTL', 'taskflow:leader');
+      assert.ok(ttl > 0 && ttl <= 2000, `${ttl} ms`);
+    }
+    const { leader } = status(await apis[0].get('/v1/cluster'), 200);
+    assert.match(low.call('GET', 'taskflow:leader'), new RegExp(`^node ${leader.node} `));
+  });
+
+  test('TF-2 with wait_queued a create replies when Redis has confirmed, in any queue', async () => {
+    for (const more of [{ priority: 'high' }, { priority: 'low' }, { priority: 'low', queue: 'reports' }]) {
+      const made = await create(apis[0], { ...more, wait_queued: true });
+      assert.equal(made.status, 'QUEUED');
+      const queue = `tasks.${more.queue ? `${more.queue}.` : ''}${more.priority}`;
+      const redis = more.priority === 'high' ? high : low;
+      assert.ok(redis.ids(more.priority, queue).includes(made.id));
+      await finish(made.id);
+      redis.call('DEL', `{holdfast}:dispatch:${more.priority}:${queue}`);
+    }
+  });
+
+  test('TF-1 the view tasks: only tasks, in the document\'s words, without a prefix for this role', async () => {
+    const sql = (text) => {
+      const run = spawnSync('psql', ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAtc', text], { encoding: 'utf8' });
+      return run.stdout.trim() || run.stderr.trim();
+    };
+    status(await apis[0].post('/v1/queues/bystander/jobs', { payload: 1, priority: 7 }), 201);
+    const at = new Date(Date.now() + 3600_000).toISOString();
+    const later = await create(apis[0], { name: 'report', priority: 'low', scheduled_at: at });
+    const soon = await create(apis[0], { name: 'otp', priority: 'high', wait_queued: true });
+    const row = (id) => sql(`SELECT name, status, priority, scheduled_at = '${at}', retry_count FROM tasks WHERE id = '${id}'`);
+    assert.equal(row(later.id), 'report|SCHEDULED|low|t|0');
+    assert.equal(row(soon.id), 'otp|QUEUED|high||0');
+    assert.equal(sql(`SELECT count(*) FROM tasks WHERE status IN ('SCHEDULED', 'QUEUED', 'PENDING')`), '2', 'no job of another queue');
+    const held = status(await apis[0].post(`/api/tasks/${soon.id}/claim`, { worker: 'w' }), 200);
+    const updated = `SELECT extract(epoch FROM updated_at) * 1000 FROM tasks WHERE id = '${soon.id}' AND status = 'IN_PROGRESS'`;
+    const first = Number(sql(updated));
+    await until('a heartbeat updates updated_at', async () => {
+      status(await apis[0].post(`/api/tasks/${soon.id}/heartbeat`, { token: held.token }), 200);
+      return Number(sql(updated)) > first;
+    });
+    status(await apis[0].post(`/api/tasks/${soon.id}/fail`, { token: held.token, error: 'smtp', retry: false }), 200);
+    assert.equal(sql(`SELECT status, retry_count, error FROM tasks WHERE id = '${soon.id}'`), 'FAILED|0|smtp');
+    assert.match(sql(`UPDATE tasks SET status = 'QUEUED'`), /tasks can only be read; use: POST/);
+    assert.match(sql('DELETE FROM tasks'), /tasks can only be read; use: DELETE/);
+    high.call('DEL', '{holdfast}:dispatch:high:tasks.high');
+    status(await apis[0].delete(`/v1/jobs/${later.id}`), 200);
   });
 
   test('TF-2 a scheduled task is pushed when it is due, and another API sees the same job', async () => {
@@ -191,7 +241,14 @@ describe('dispatch', () => {
     await low.stop();
     await until('the outage is seen', async () => (await metric(apis[0], 'holdfast_dispatch_up{side="low"}')) === 0);
     const ids = [];
+    const failures = async () => (await metric(apis[0], 'holdfast_tasks_push_failures_total')) + (await metric(apis[1], 'holdfast_tasks_push_failures_total'));
+    const failed = await failures();
     for (let i = 0; i < 10; i++) ids.push((await create(apis[i % 2])).id);
+    await until('TF-8 pushes to a server that is away are counted as failed', async () => (await failures()) >= failed + 10);
+    const unconfirmed = await create(apis[0], { wait_queued: true });
+    assert.equal(unconfirmed.status, 'PENDING');
+    assert.match(unconfirmed.pending_reason, /Redis server .* does not answer/);
+    ids.push(unconfirmed.id);
     const urgent = await create(apis[0], { priority: 'high' });
     await queued(urgent.id);
     assert.equal(high.pop('high', 'tasks.high'), urgent.id);

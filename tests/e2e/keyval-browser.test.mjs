@@ -8,35 +8,11 @@ import { after, before, describe, test } from 'node:test';
 import { chromium } from 'playwright-core';
 
 import { Client } from './lib/client.mjs';
+import { blocks, documentText } from './lib/documents.mjs';
 import { startServer, stopServer, until } from './lib/server.mjs';
 
 // As it is printed; paths are those of the page's own origin.
-const consumer = `
-const eventSource = new EventSource("/keyval/api/queue/listen");
-
-eventSource.addEventListener("message", async (event) => {
-  const msg = JSON.parse(event.data);
-  console.log(\`Processing: \${msg.id}, attempt: \${msg.attempts}\`);
-
-  try {
-    await processMessage(msg.value);
-
-    // Acknowledge success
-    await fetch("/keyval/api/queue/ack", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ id: msg.id }),
-    });
-  } catch (error) {
-    // Reject for retry
-    await fetch("/keyval/api/queue/nack", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ id: msg.id }),
-    });
-  }
-});
-`;
+const [consumer] = blocks(documentText('001-keyval'), 'javascript');
 
 /** What the page brings along: the first delivery of a message that says so fails. */
 const worker = `

@@ -10,7 +10,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { has } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
-import { startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { freshQueue, onStores } from './lib/suite.mjs';
 
 const API = '/keyval/api';
@@ -208,6 +208,126 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     await poll(api, queue);
     await refused('ack', { id: next }, 422, 'invalid_field');
     assert.equal((await job(api, next)).state, 'running');
+  });
+
+  test('KV-1 enqueue takes ?queue= as the other calls do', async () => {
+    const { api } = use;
+    const queue = freshQueue('kv');
+    const send = (body) => api.post(`${API}/queue/enqueue?queue=${queue}`, body);
+    const plain = await send({ value: 'plain' });
+    assert.equal(plain.status, 200, plain.text);
+    assert.equal((await send({ value: 'both', options: { queue, priority: -1 } })).status, 200);
+    assert.equal((await job(api, plain.json.id)).queue, queue);
+    assert.equal((await api.get(`/v1/queues/${queue}`)).json.owner, 'keyval');
+    assert.equal((await stats(api, queue)).pending, 2);
+    const two = await send({ value: 1, options: { queue: `${queue}-other` } });
+    assert.deepEqual([two.status, two.json.code, two.json.field], [422, 'invalid_field', 'queue'], two.text);
+    assert.equal((await api.post(`${API}/queue/enqueue?queue=`, { value: 1 })).json.field, 'queue');
+    assert.equal((await api.post(`${API}/queue/enqueue?quue=x`, { value: 1 })).json.code, 'unknown_field');
+    assert.equal((await api.get(`/v1/queues/${queue}-other`)).status, 404, 'nothing was created');
+    assert.deepEqual([(await poll(api, queue)).value, (await poll(api, queue)).value], ['plain', 'both']);
+  });
+
+  test('KV-5 a refusal has the words of the document and says what happened', async () => {
+    const { api } = use;
+    const queue = freshQueue('kv');
+    const refusal = async (what, id, status, code) => {
+      const answer = await api.post(`${API}/queue/${what}`, { id });
+      assert.deepEqual([answer.status, answer.json.code], [status, code], answer.text);
+      assert.doesNotMatch(answer.text, /\bjobs?\b|"seq"|ready|scheduled|claim|\bdead"|requeue_/, 'no word of /v1');
+      return answer.json;
+    };
+    const id = await enqueue(api, 1, { queue, backoffSchedule: [] });
+    for (const what of ['ack', 'nack']) {
+      const pending = await refusal(what, id, 409, 'illegal_move');
+      assert.deepEqual([pending.id, pending.state, pending.legal_moves], [id, 'pending', ['poll', 'listen']]);
+    }
+    const later = await enqueue(api, 1, { queue, delay: 5000 });
+    assert.equal((await refusal('ack', later, 409, 'illegal_move')).state, 'pending');
+    await poll(api, queue);
+    await nack(api, id);
+    const dead = await refusal('ack', id, 409, 'illegal_move');
+    assert.deepEqual([dead.state, dead.legal_moves], ['dlq', ['requeue', 'delete', 'purge']]);
+    assert.equal((await job(api, id)).state, 'dead');
+    // Purged as a dead letter, purged while it was pending, acknowledged: the same to who comes too late.
+    assert.deepEqual((await api.delete(`${API}/queue/dlq?queue=${queue}`)).json, { deletedCount: 1 });
+    assert.match((await refusal('ack', id, 410, 'gone')).detail, /purged/);
+    await advance(api, 5000);
+    await poll(api, queue);
+    await advance(api, 30000);
+    assert.equal((await api.post(`/v1/queues/${queue}/purge`)).json.purged, 1);
+    assert.match((await refusal('nack', later, 410, 'gone')).detail, /purged/);
+    await refusal('ack', '01J9X3K2M5N7P8Q9R0S1T2V3W4', 404, 'not_found');
+  });
+
+  test('KV-3 a listener\'s lock expires as well; a second lost connection waits for the back-off', async () => {
+    const { api } = use;
+    const queue = freshQueue('kv');
+    const id = await enqueue(api, 1, { queue });
+    const listen = () => openStream(use.server, `${API}/queue/listen?queue=${queue}`).opened;
+    const first = await listen();
+    assert.equal(JSON.parse((await first.next()).data).attempts, 1);
+    await advance(api, 30000);
+    assert.equal(JSON.parse((await first.next()).data).attempts, 2, 'the lock expired under the connection');
+    first.close();
+    await until('the loss is counted', async () => (await job(api, id)).crashes === 2);
+    assert.equal((await job(api, id)).state, 'scheduled', 'from the second crash on it waits');
+    await advance(api, 60000);
+    const second = await listen();
+    assert.equal(JSON.parse((await second.next()).data).attempts, 3);
+    second.close();
+    await until('the third is counted', async () => (await job(api, id)).crashes === 3);
+  });
+
+  test('KV-8 an entry without an error has none; dead letters stay until they are removed', async () => {
+    const { api } = use;
+    const queue = freshQueue('kv');
+    const ids = [];
+    for (const error of [undefined, 'Connection timeout']) {
+      const id = await enqueue(api, { error }, { queue, backoffSchedule: [] });
+      await poll(api, queue);
+      await nack(api, id, { error });
+      ids.unshift(id);
+    }
+    const entries = await dlq(api, `queue=${queue}`);
+    assert.deepEqual(new Set(entries.map((one) => one.errorMessage)), new Set([null, 'Connection timeout']));
+    assert.equal((await api.get(`${API}/queue/dlq/${ids[1]}?queue=${queue}`)).json.errorMessage, null);
+    assert.equal((await job(api, ids[1])).error, undefined);
+    await advance(api, 400 * 24 * 3600 * 1000);
+    assert.deepEqual((await dlq(api, `queue=${queue}`)).map((one) => one.id).sort(), [...ids].sort());
+    ok(await api.delete(`${API}/queue/dlq/${ids[0]}?queue=${queue}`));
+    assert.equal((await api.get(`/v1/jobs/${ids[0]}`)).status, 404);
+    assert.deepEqual(await stats(api, queue), { pending: 0, processing: 0, dlq: 1, total: 1 });
+  });
+
+  test('KV-8 of requeues at once one creates the message, and repeats find nothing', async () => {
+    const { api } = use;
+    const queue = freshQueue('kv');
+    const id = await enqueue(api, 'once', { queue, backoffSchedule: [] });
+    await poll(api, queue);
+    await nack(api, id);
+    const answers = await Promise.all(Array.from({ length: 8 }, () => api.post(`${API}/queue/dlq/${id}/requeue?queue=${queue}`)));
+    const made = answers.filter((one) => one.status === 200);
+    assert.ok(made.length >= 1);
+    assert.equal(new Set(made.map((one) => one.json.newId)).size, 1);
+    for (const answer of answers.filter((one) => one.status !== 200)) assert.deepEqual([answer.status, answer.json.code], [404, 'not_found'], answer.text);
+    assert.deepEqual(await stats(api, queue), { pending: 1, processing: 0, dlq: 0, total: 1 });
+    assert.equal((await poll(api, queue)).id, made[0].json.newId);
+  });
+
+  test('KV-9 on the other ways to the dead letter queue: a message that is buried, one that expires', async () => {
+    const { api } = use;
+    const queue = freshQueue('kv');
+    const buried = await enqueue(api, 'buried', { queue, keysIfUndelivered: [['left', queue, 'buried']] });
+    const held = (await api.post(`/v1/queues/${queue}/claim`, {})).json.jobs[0];
+    assert.equal(held.id, buried);
+    assert.equal((await api.post(`/v1/jobs/${buried}/fail`, { token: held.token, error: 'no', retry: false })).status, 200);
+    const sent = await api.post(`/v1/queues/${queue}/jobs`, { payload: 'expired', expires_in_ms: 1000, keys_if_undelivered: [['left', queue, 'expired']] });
+    await advance(api, 2000);
+    await until('it has expired', async () => (await job(api, sent.json.id)).state === 'dead');
+    const left = (await api.get(`${API}/keys?prefix=${encodeURIComponent(JSON.stringify(['left', queue]))}`)).json.keys;
+    assert.deepEqual(left.map((one) => one.value), ['buried', 'expired']);
+    assert.deepEqual(new Set((await dlq(api, `queue=${queue}`)).map((one) => one.errorMessage)), new Set(['no', 'expired']));
   });
 
   test('KV-6 an expired lock makes the message available again, at that time', async () => {
@@ -476,6 +596,71 @@ test('KV-11 the YAML blocks of the document are settings as printed; 0 turns the
     api.close();
     await stopServer(server);
   }
+});
+
+test('KV-6 KV-11 a changed lockDuration is the lease of the queues that are there, and /v1 shows it', async () => {
+  const data = temporaryDirectory();
+  const withLock = async (ms, use) => {
+    const file = path.join(temporaryDirectory(), 'manifest.yaml');
+    writeFileSync(file, `queue:\n  lockDuration: ${ms}\n`);
+    const server = await startServer({ data, args: ['--config', file] });
+    const api = new Client(server);
+    try {
+      await use(api, async (queue) => (await api.get(`/v1/queues/${queue}`)).json.policy.lease_ms);
+    } finally {
+      api.close();
+      await stopServer(server);
+    }
+  };
+  await withLock(30000, async (api, lease) => {
+    await enqueue(api, 1);
+    await enqueue(api, 2, { queue: 'second' });
+    await api.put('/v1/queues/native', { lease_ms: 45000 });
+    assert.deepEqual([await lease('keyval'), await lease('second')], [30000, 30000]);
+  });
+  await withLock(20000, async (api, lease) => {
+    await until('both have it', async () => (await lease('keyval')) === 20000 && (await lease('second')) === 20000);
+    assert.equal(await lease('native'), 45000, 'a queue of /v1 keeps its own');
+    const { id } = await poll(api);
+    const held = await job(api, id);
+    assert.ok(Date.parse(held.lease_until) - Date.parse(held.state_since) < 30000, held.lease_until);
+    await nack(api, id, { delay: 0 });
+    await api.patch('/v1/queues/second', { lease_ms: 5000 });
+  });
+  await withLock(20000, async (api, lease) => {
+    await enqueue(api, 3, { queue: 'third' });
+    assert.deepEqual([await lease('keyval'), await lease('second'), await lease('third')], [20000, 5000, 20000], 'what /v1 set stays while the setting does');
+  });
+});
+
+test('KV-8 kill -9 while dead letters are requeued: each message is there once', async (t) => {
+  const data = temporaryDirectory();
+  const count = 60;
+  let server = await startServer({ data });
+  let api = new Client(server);
+  t.after(async () => {
+    api.close();
+    await stopServer(server);
+  });
+  const ids = [];
+  for (let i = 0; i < count; i++) ids.push(await enqueue(api, i, { backoffSchedule: [] }));
+  for (let i = 0; i < count; i++) await nack(api, (await poll(api)).id);
+  for (let left = ids; left.length > 0; ) {
+    let answered = 0;
+    const killAfter = Math.min(7, left.length);
+    const asked = left.map((id) => api.once('POST', `${API}/queue/dlq/${id}/requeue`).then((answer) => answer.status === 200 && ++answered === killAfter && server.process.kill('SIGKILL'), () => {}));
+    await Promise.all(asked);
+    await killServer(server);
+    api.close();
+    server = await startServer({ data });
+    api = new Client(server);
+    const dead = (await dlq(api, 'limit=1000')).map((one) => [one.id, one.value]);
+    const pending = (await api.get('/v1/jobs?queue=keyval&state=ready&limit=1000')).json.jobs.map((one) => one.payload);
+    assert.deepEqual([...dead.map(([, value]) => value), ...pending].sort((a, b) => a - b), ids.map((_, i) => i));
+    assert.ok(dead.length < left.length, 'some were requeued');
+    left = dead.map(([id]) => id);
+  }
+  assert.deepEqual(await stats(api), { pending: count, processing: 0, dlq: 0, total: count });
 });
 
 test('HF-16 the API can be left out', async () => {

@@ -76,9 +76,12 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     assert.equal((await trigger(api, timed.id)).next_fire_at, new Date(Math.floor((await clock(api)) / (60 * minute) + 1) * 60 * minute).toISOString());
     // A queue that goes takes nothing with it; one that has its name feeds the trigger again.
     status(await api.delete(`/api/queues/${other.id}`), 204);
-    assert.equal((await trigger(api, made.id)).queue_id, null);
+    const orphan = await trigger(api, made.id);
+    assert.deepEqual([orphan.queue_id, orphan.last_error, orphan.next_fire_at], [null, 'queue_deleted', null], 'it says why it takes nothing');
     const again = await makeQueue(api, { name: other.name });
-    assert.equal((await trigger(api, made.id)).queue_id, again.id);
+    const fed = await trigger(api, made.id);
+    assert.deepEqual([fed.queue_id, fed.last_error], [again.id, null]);
+    assert.match(fed.next_fire_at, time);
     for (const one of [made, timed]) {
       await remove(api, one.id);
       assert.equal(refusalFault(await api.get(`/api/triggers/${one.id}`), 'no_schedule', 'id'), null);
@@ -131,6 +134,8 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     const claimed = await claimOne(api, work, { lease_ms: minute, worker: 'w1' });
     assert.equal(claimed.seq, one.id);
     assert.deepEqual(claimed.payload.payload, { process: 'invoices' });
+    assert.deepEqual(claimed.payload.items.map((entry) => entry.id), order, 'the ids of /api/jobs');
+    assert.deepEqual(claimed.attributes?.items ?? order, order);
     assert.equal((await job(api, one.id)).status, 'IN_PROGRESS');
     // Three lease times: the job's lease is lost, is claimed again, and the items are still its own.
     await move(api, 3 * minute + second);

@@ -76,6 +76,102 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.notEqual(again.id, made.id, 'an id is never used twice');
   });
 
+  test('ORC-1 a queue is renamed: items, counts, triggers and /v1 follow; names stay unique', async () => {
+    const { api } = use;
+    const [first, second, third] = [freshQueue('first'), freshQueue('second'), freshQueue('third')];
+    const queue = await makeQueue(api, { name: first, description: 'Invoices' });
+    const other = await makeQueue(api);
+    const trigger = status(await api.post('/api/triggers', { type: 'QUEUE', queue_id: queue.id, polling_interval: 3600, target_queue: freshQueue('target') }), 201);
+    const waits = await add(api, queue, { reference: 'a' });
+    const renamed = status(await api.put(`/api/queues/${queue.id}`, { name: second, max_retries: 2 }), 200);
+    assert.deepEqual({ ...renamed, updated_at: 0 }, { ...queue, name: second, max_retries: 2, updated_at: 0 });
+    assert.deepEqual(status(await api.get(`/api/queues/${queue.id}`), 200), renamed);
+    assert.ok(status(await api.get('/api/queues?limit=1000'), 200).some((one) => one.id === queue.id && one.name === second));
+    assert.ok(!status(await api.get('/api/queues?limit=1000'), 200).some((one) => one.name === first));
+    // By its new name, and by no other.
+    const added = status(await api.post('/api/queue-items/add', { queue_name: second, reference: 'b' }), 201);
+    assert.equal(added.queue_id, queue.id);
+    problem(await api.post('/api/queue-items/add', { queue_name: first }), 404, 'no_queue');
+    problem(await api.get(`/api/queue-items/next?queue_name=${first}`), 404, 'no_queue');
+    assert.equal(status(await api.get(`/api/queue-items/next?queue_name=${second}`), 200).id, waits.id);
+    assert.equal(status(await api.get(`/api/queues/${queue.id}/stats`), 200).inProgress, 1);
+    assert.equal(status(await api.get(`/api/triggers/${trigger.id}`), 200).queue_id, queue.id);
+    assert.equal(status(await api.get(`/api/triggers/${trigger.id}`), 200).last_error, null);
+    assert.equal((await native(api, added.id)).queue, first, 'the store has it under its first name');
+    assert.equal(status(await api.get(`/v1/queues/${first}`), 200).attributes.name, second);
+    // A name is one queue's: not another's, not one of /v1, not one that a queue is kept under.
+    status(await api.put(`/v1/queues/${third}`, {}), 201);
+    for (const name of [second, first, third]) {
+      problem(await api.patch(`/api/queues/${other.id}`, { name }), 409, 'exists');
+      problem(await api.post('/api/queues', { name }), 409, 'exists');
+    }
+    assert.equal(status(await api.get(`/api/queues/${other.id}`), 200).name, other.name, 'nothing was changed');
+    assert.equal((await api.get(`/v1/queues/${second}`)).status, 404, 'nothing was created');
+    // Again, back, and free once it is deleted.
+    const fourth = freshQueue('fourth');
+    assert.equal(status(await api.patch(`/api/queues/${queue.id}`, { name: fourth }), 200).name, fourth);
+    problem(await api.get(`/api/queue-items/next?queue_name=${second}`), 404, 'no_queue');
+    assert.equal(status(await api.put(`/api/queues/${other.id}`, { name: second }), 200).name, second, 'a name that was given up is free');
+    assert.equal(status(await api.put(`/api/queues/${queue.id}`, { name: first }), 200).name, first);
+    assert.equal(status(await api.get(`/v1/queues/${first}`), 200).attributes.name, undefined);
+    assert.equal(status(await api.get(`/api/queue-items/next?queue_name=${first}`), 200).id, added.id);
+    status(await api.put(`/api/queues/${queue.id}`, { name: fourth }), 200);
+    assert.equal((await api.delete(`/api/queues/${queue.id}`)).status, 204);
+    assert.equal(status(await api.post('/api/queues', { name: fourth }), 201).name, fourth);
+    assert.equal(status(await api.post('/api/queues', { name: first }), 201).name, first);
+  });
+
+  test('ORC-1 of renames and creations at once one gets the name', async () => {
+    const { api } = use;
+    const name = freshQueue('wanted');
+    const queues = [];
+    for (let i = 0; i < 6; i++) queues.push(await makeQueue(api));
+    const answers = await Promise.all([...queues.map((one) => api.put(`/api/queues/${one.id}`, { name })), api.post('/api/queues', { name })]);
+    assert.equal(answers.filter((one) => one.status < 300).length, 1, answers.map((one) => one.text).join(''));
+    assert.equal(answers.filter((one) => one.status === 409).length, 6);
+    assert.equal(status(await api.get('/api/queues?limit=1000'), 200).filter((one) => one.name === name).length, 1);
+  });
+
+  test('ORC-7 ORC-9 refusals have the words and ids of the document', async () => {
+    const { api } = use;
+    const queue = await makeQueue(api, { enforce_unique_reference: true });
+    const made = await add(api, queue, { reference: 'same' });
+    const refusals = [
+      problem(await api.post('/api/queue-items', { queue_id: queue.id, reference: 'same' }), 409, 'duplicate'),
+      problem(await put(api, made.id, { status: 'DONE' }), 409, 'illegal_move'),
+    ];
+    assert.deepEqual([refusals[0].duplicate_of, refusals[0].state], [made.id, 'NEW']);
+    assert.deepEqual([refusals[1].id, refusals[1].state, refusals[1].legal_moves], [made.id, 'NEW', ['IN_PROGRESS', 'DELETED']]);
+    const held = status(await next(api, queue), 200);
+    status(await put(api, made.id, { status: 'DONE', token: held.token }), 200);
+    refusals.push(
+      problem(await put(api, made.id, { status: 'FAILED', token: held.token }), 409, 'lease_lost'),
+      problem(await put(api, made.id, { status: 'NEW' }), 409, 'illegal_move'),
+      problem(await api.get('/api/queue-items/00000000-0000-4000-8000-000000000000'), 404, 'not_found'),
+      problem(await api.get('/api/queue-items/1x'), 422, 'invalid_id'),
+    );
+    for (const refusal of refusals) assert.doesNotMatch(JSON.stringify(refusal), /\bjobs?\b|"seq"|"ready"|"running"|"dead"|01[0-9A-HJKMNP-TV-Z]{24}|ULID/, 'no word and no id of /v1');
+    assert.equal((await native(api, made.id)).state, 'done');
+  });
+
+  test('ORC-13 a DONE item does not show the error of an earlier attempt', async () => {
+    const { api } = use;
+    const queue = await makeQueue(api);
+    const made = await add(api, queue);
+    status(await put(api, made.id, { status: 'IN_PROGRESS' }), 200);
+    assert.equal(status(await put(api, made.id, { status: 'FAILED', error_message: 'first try' }), 200).error_message, 'first try');
+    assert.equal(status(await put(api, made.id, { status: 'NEW' }), 200).error_message, 'first try');
+    status(await put(api, made.id, { status: 'IN_PROGRESS' }), 200);
+    assert.equal(status(await put(api, made.id, { status: 'DONE' }), 200).error_message, null);
+    assert.equal(status(await api.get(`/api/queue-items?queue_id=${queue.id}`), 200)[0].error_message, null);
+    assert.ok((await native(api, made.id)).history.some((one) => one.error === 'first try'), 'it stays in the history');
+    // What is said with DONE, or about a DONE item, is shown.
+    assert.equal(status(await put(api, made.id, { error_message: 'a remark' }), 200).error_message, 'a remark');
+    const second = await add(api, queue);
+    status(await put(api, second.id, { status: 'IN_PROGRESS' }), 200);
+    assert.equal(status(await put(api, second.id, { status: 'DONE', error_message: 'with a warning' }), 200).error_message, 'with a warning');
+  });
+
   test('ORC-1 queues are listed in pages', async () => {
     const { api } = use;
     const stem = freshQueue('pages');
@@ -465,7 +561,8 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
       ['GET', '/api/queues/abc', undefined, 'invalid_field', 'id'],
       ['GET', '/api/queues/abc/stats', undefined, 'invalid_field', 'id'],
       ['GET', '/api/queues/4000000000/stats', undefined, 'no_queue', 'id'],
-      ['PUT', `/api/queues/${queue.id}`, { name: 'another' }, 'invalid_field', 'name'],
+      ['PUT', `/api/queues/${queue.id}`, { name: '-another' }, 'invalid_field', 'name'],
+      ['PUT', `/api/queues/${queue.id}`, { name: 'say "hello"' }, 'invalid_field', 'name'],
       ['PUT', `/api/queues/${queue.id}`, { max_retries: 1.5 }, 'invalid_field', 'max_retries'],
       ['PUT', '/api/queues/4000000000', {}, 'no_queue', 'id'],
       ['PATCH', `/api/queues/${queue.id}`, { lease_seconds: 0 }, 'invalid_field', 'lease_seconds'],

@@ -106,7 +106,7 @@ describe('keys and values', () => {
     const done = await apis[1].post('/v1/kv/commit', { sets: [{ key, value: 1 }], enqueues });
     assert.equal(done.status, 200, done.text);
     assert.equal((await get(apis[0], key)).value, 1);
-    assert.equal(sql("SELECT count(*) FROM keys.job j JOIN keys.queue q ON q.number = j.queue WHERE q.name IN ('fresh', 'closed')"), '2');
+    assert.equal(sql("SELECT count(*) FROM keys.job j JOIN keys.queues q ON q.number = j.queue WHERE q.name IN ('fresh', 'closed')"), '2');
   });
 
   test('KV-10 a watch on one node hears of changes on the other', async () => {
@@ -135,7 +135,7 @@ describe('keys and values', () => {
     const enqueues = Array.from({ length: 100 }, (_, i) => ({ queue: `many-${i}`, payload: i }));
     const done = await apis[0].post('/v1/kv/commit', { enqueues });
     assert.equal(done.status, 200, done.text);
-    assert.equal(sql("SELECT count(*) FROM keys.job j JOIN keys.queue q ON q.number = j.queue WHERE q.name LIKE 'many-%'"), '100');
+    assert.equal(sql("SELECT count(*) FROM keys.job j JOIN keys.queues q ON q.number = j.queue WHERE q.name LIKE 'many-%'"), '100');
     assert.equal((await apis[1].get('/v1/queues/many-99')).json.counts.ready, 1);
   });
 
@@ -169,7 +169,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
   after(() => stopNodes(shared));
 
   const leading = () => leadingIn(schema);
-  const jobsIn = (queue) => Number(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = '${queue}'`));
+  const jobsIn = (queue) => Number(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queues q ON q.number = j.queue WHERE q.name = '${queue}'`));
 
   test('HF-8 ORC-17 a time is fired once, put through a node that does not lead', async () => {
     const { apis } = shared;
@@ -186,7 +186,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
     await until('it has fired three times', fired);
     await apis[leader].post('/v1/schedules/often/pause', {});
     const { json } = await apis[1 - leader].get('/v1/schedules/often');
-    const times = sql(`SELECT string_agg(j.attributes::json ->> 'fire_time', ',' ORDER BY j.seq) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'ticks'`).split(',');
+    const times = sql(`SELECT string_agg(j.attributes::json ->> 'fire_time', ',' ORDER BY j.seq) FROM ${schema}.job j JOIN ${schema}.queues q ON q.number = j.queue WHERE q.name = 'ticks'`).split(',');
     assert.equal(new Set(times).size, times.length, 'no time twice');
     assert.equal(json.fired, times.length);
   });
@@ -208,7 +208,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
     const spec = { source_queue: 'items', batch_size: 3, eager: true, queue: 'batches' };
     assert.equal((await apis[1 - leader].put('/v1/schedules/catcher', spec)).status, 201);
     for (let i = 0; i < 12; i++) await apis[i % 2].post('/v1/queues/items/jobs', { payload: i });
-    await until('all are taken', () => sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'items' AND j.state = 3`) === '12');
+    await until('all are taken', () => sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queues q ON q.number = j.queue WHERE q.name = 'items' AND j.state = 3`) === '12');
     const taken = [];
     while (taken.length < 12) {
       const { json } = await apis[taken.length % 2].post('/v1/queues/batches/claim', { wait_ms: 20_000 });
@@ -247,7 +247,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
     sql(`UPDATE ${schema}.leader SET until = 0`);
     const before = jobsIn('after');
     await until('it fires again', () => jobsIn('after') > before + 1);
-    const times = sql(`SELECT string_agg(j.attributes::json ->> 'fire_time', ',' ORDER BY j.seq) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'after'`).split(',');
+    const times = sql(`SELECT string_agg(j.attributes::json ->> 'fire_time', ',' ORDER BY j.seq) FROM ${schema}.job j JOIN ${schema}.queues q ON q.number = j.queue WHERE q.name = 'after'`).split(',');
     assert.equal(new Set(times).size, times.length, 'no time twice');
   });
 });

@@ -93,7 +93,7 @@ describe('units that follow each other', { concurrency: false }, () => {
     };
     for (let round = 0; round < 10; round++)
       await Promise.all([never(round), ...Array.from({ length: 20 }, (_, i) => good(round * 20 + i))]);
-    const stored = sql("SELECT encode(payload, 'escape') FROM lane.job j JOIN lane.queue q ON q.number = j.queue WHERE q.name = 'never'").split('\n');
+    const stored = sql("SELECT encode(payload, 'escape') FROM lane.job j JOIN lane.queues q ON q.number = j.queue WHERE q.name = 'never'").split('\n');
     assert.deepEqual(stored.sort(), Array.from({ length: 200 }, (_, i) => `"good ${i}"`).sort());
   });
 });
@@ -112,7 +112,7 @@ async function holding(t, select) {
 }
 
 /** Has the lock of a queue to itself, as a purge would; requests for the queue wait. */
-const locked = (t, queue) => holding(t, `SELECT ('ahead.queue'::regclass::oid::int8 & 2147483647)::int4, number FROM ahead.queue WHERE name = '${queue}'`);
+const locked = (t, queue) => holding(t, `SELECT ('ahead.queues'::regclass::oid::int8 & 2147483647)::int4, number FROM ahead.queues WHERE name = '${queue}'`);
 
 /** Jobs with "gated" are not stored before this is released. */
 const closedGate = (t) => holding(t, 'SELECT -1, -1');

@@ -458,3 +458,17 @@ describe('a server that goes away', () => {
     await redis.kill();
   });
 });
+
+test('TF-3 the leader is visible under cluster.leader_key, with its TTL', async (t) => {
+  const redis = await startRedis();
+  const node = await startServer({ backend: redis.url, args: ['--node', '3', '--cluster-leader-ttl-ms', '2s'] });
+  t.after(async () => {
+    await stopServer(node);
+    await redis.kill();
+  });
+  await until('the leader shows itself', () => /^node 3 epoch \d+$/.test(redis.cli('get', 'taskflow:leader').trim()));
+  const ttl = Number(redis.cli('pttl', 'taskflow:leader'));
+  assert.ok(ttl > 0 && ttl <= 2000, `${ttl} ms`);
+  redis.cli('set', 'taskflow:leader', 'somebody');
+  await until('it renews', () => /^node 3 /.test(redis.cli('get', 'taskflow:leader')));
+});

@@ -44,7 +44,7 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     assert.deepEqual(
       { ...made, id: 0, created_at: 0, updated_at: 0 },
       {
-        id: 0, name: 'send_mail', payload: { to: 'ann' }, priority: 'high', status: 'SCHEDULED', scheduled_at: at, retry_count: 0, max_retries: 1, worker: null,
+        id: 0, name: 'send_mail', payload: { to: 'ann' }, queue: 'default', priority: 'high', status: 'SCHEDULED', scheduled_at: at, retry_count: 0, max_retries: 1, worker: null,
         result: null, error: null, created_at: 0, updated_at: 0,
       },
     );
@@ -86,6 +86,66 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     await claim(api);
     assert.equal(status(await act(api, hopeless.id, 'fail', { retry: false }), 200).status, 'FAILED');
     assert.deepEqual(await claim(api), []);
+  });
+
+  test('TF-9 a move that the status does not allow lists those it allows, in the words of this API', async () => {
+    const { api } = use;
+    await drain(api);
+    const legal = async (id, wanted, ...words) => {
+      for (const word of words) assert.deepEqual(problem(await act(api, id, word), 409, 'illegal_move').legal_moves ?? [], wanted, word);
+    };
+    const later = await create(api, { scheduled_at: new Date((await now(api)) + 60_000).toISOString() });
+    await legal(later.id, [], 'heartbeat', 'complete', 'fail', 'claim');
+    const made = await create(api);
+    await legal(made.id, ['claim'], 'heartbeat', 'complete', 'fail');
+    const [held] = await claim(api);
+    await legal(made.id, ['heartbeat', 'complete', 'fail'], 'claim');
+    status(await act(api, made.id, 'complete', { token: held.token }), 200);
+    await legal(made.id, [], 'heartbeat', 'complete', 'fail', 'claim');
+    await advance(api, 60_000);
+  });
+
+  test('TF-9 a heartbeat updates updated_at, and the lease', async () => {
+    const { api } = use;
+    await drain(api);
+    const made = await create(api);
+    await claim(api);
+    const begun = await now(api);
+    await advance(api, 100_000);
+    assert.equal(Date.parse((await get(api, made.id)).updated_at), begun);
+    const beat = status(await act(api, made.id, 'heartbeat'), 200);
+    assert.equal(Date.parse(beat.updated_at), begun + 100_000);
+    assert.equal(Date.parse((await native(api, made.id)).lease_until), begun + 400_000, 'in /v1');
+    status(await act(api, made.id, 'complete'), 200);
+  });
+
+  test('TF-1 TF-9 a task has the priority it was given, in /v1 too, and can be patched there', async () => {
+    const { api } = use;
+    await drain(api);
+    const labels = { high: 10, low: -10 };
+    for (const priority of ['high', 'low']) {
+      const at = new Date((await now(api)) + 5000).toISOString();
+      const made = await create(api, { priority, scheduled_at: at });
+      const { priority: number, priority_label } = await native(api, made.id);
+      assert.deepEqual([number, priority_label], [labels[priority], priority]);
+      status(await api.patch(`/v1/jobs/${made.id}`, { priority: 3 }), 200);
+      assert.equal((await native(api, made.id)).priority, 3);
+      for (const job of status(await api.get(`/v1/queues/tasks.${priority}/jobs?limit=100`), 200).jobs) assert.ok(Math.abs(job.priority) <= 10, 'listed');
+    }
+    await advance(api, 5000);
+  });
+
+  test('TF-2 tasks of another queue are apart, in their own pair of queues', async () => {
+    const { api } = use;
+    await drain(api);
+    const made = await create(api, { queue: 'reports', priority: 'high', wait_queued: true });
+    assert.deepEqual([made.queue, made.status], ['reports', 'QUEUED'], 'without dispatch a task that is due is QUEUED at once');
+    assert.equal((await native(api, made.id)).queue, 'tasks.reports.high');
+    assert.deepEqual(await claim(api), []);
+    assert.deepEqual((await claim(api, { queue: 'reports' })).map((task) => task.id), [made.id]);
+    assert.deepEqual(status(await api.get('/api/tasks?queue=reports'), 200).map((task) => task.id), [made.id]);
+    assert.ok(!status(await api.get('/api/tasks?limit=1000'), 200).some((task) => task.id === made.id));
+    assert.equal(status(await act(api, made.id, 'complete'), 200).status, 'COMPLETED');
   });
 
   test('TF-9 tasks are listed by status and priority, in pages', async () => {
@@ -165,7 +225,7 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
       problem(await act(api, made.id, 'complete', { token: held.token }), 409, 'lease_lost');
     }
     const failed = await get(api, made.id);
-    assert.deepEqual([failed.status, failed.retry_count], ['FAILED', 3]);
+    assert.deepEqual([failed.status, failed.retry_count, failed.error], ['FAILED', 3, 'Timeout after 300s'], 'it says why');
     const job = await native(api, made.id);
     assert.deepEqual([job.state, job.failures, job.crashes], ['dead', 1, 3]);
     await until('it is logged as an error', () => server.stderr.split('\n').some((line) => /\berror task_failed\b/.test(line) && line.includes(made.id)));
@@ -227,7 +287,12 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
       ['POST', '/api/tasks', { name: 'x', priority: 5 }, 'invalid_field', 'priority'],
       ['POST', '/api/tasks', { name: 'x', scheduled_at: 'soon' }, 'invalid_field', 'scheduled_at'],
       ['POST', '/api/tasks', { name: 'x', max_retries: -1 }, 'invalid_field', 'max_retries'],
-      ['POST', '/api/tasks', { name: 'x', queue: 'y' }, 'unknown_field'],
+      ['POST', '/api/tasks', { name: 'x', queue: 'a b' }, 'invalid_field', 'queue'],
+      ['POST', '/api/tasks', { name: 'x', queue: '' }, 'invalid_field', 'queue'],
+      ['POST', '/api/tasks', { name: 'x', wait_queued: 1 }, 'invalid_field', 'wait_queued'],
+      ['POST', '/api/tasks', { name: 'x', color: 'y' }, 'unknown_field'],
+      ['POST', '/api/tasks/claim', { queue: 'a/b' }, 'invalid_field', 'queue'],
+      ['GET', '/api/tasks?queue=a%2Fb', undefined, 'invalid_field', 'queue'],
       ['GET', '/api/tasks?status=DONE', undefined, 'invalid_field', 'status'],
       ['GET', '/api/tasks?priority=x', undefined, 'invalid_field', 'priority'],
       ['GET', '/api/tasks?limit=0', undefined, 'invalid_field', 'limit'],

@@ -529,6 +529,45 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
     for (const name of ['web-depth', 'web-errors', 'web-idle']) ok(await api.delete(`/v1/alerts/${name}`));
   });
 
+  test('NOM-11: the three alerts are on by default for these queues, with the document\'s numbers', async () => {
+    const { api } = use;
+    await empty(api);
+    await webqueue(api).enqueue({ library_id: 1, path: '/alerts/default.flac' });
+    const rule = (name) => until(`the rule ${name}`, async () => {
+      const answer = await api.get(`/v1/alerts/${name}`);
+      return answer.status === 200 && answer.json;
+    });
+    const depth = await rule('webqueue-depth');
+    assert.deepEqual([depth.on, depth.queue, depth.depth, depth.enabled], ['deep', 'webqueue.*', 10001, true], 'more than 10,000');
+    const errors = await rule('webqueue-errors');
+    assert.deepEqual([errors.on, errors.queue, errors.percent, errors.window_ms, errors.min_ends], ['error_share', 'webqueue.*', 10, 300_000, 20]);
+    const idle = await rule('webqueue-idle');
+    assert.deepEqual([idle.on, idle.queue, idle.after_ms], ['no_claim', 'webqueue.*', 60_000]);
+    // They are set, and others are created, from the command line.
+    const cli = async (...words) => {
+      const done = await run(['alerts', ...words, '--server', use.server.url, '--json']);
+      assert.equal(done.code, 0, done.stderr);
+      return JSON.parse(done.stdout);
+    };
+    assert.equal((await cli('set', 'webqueue-depth', '--depth', '20001')).depth, 20001);
+    assert.equal((await rule('webqueue-depth')).depth, 20001);
+    const made = await cli('create', 'own', '--on', 'error_share', '--queue', 'webqueue.*', '--percent', '20', '--window', '10m', '--min-ends', '5', '--enabled=false');
+    assert.deepEqual([made.percent, made.window_ms, made.min_ends, made.enabled], [20, 600_000, 5, false]);
+    assert.equal((await run(['alerts', 'create', 'own', '--on', 'deep', '--server', use.server.url])).code, 1, 'it exists');
+    assert.equal((await run(['alerts', 'create', 'other', '--server', use.server.url])).code, 2, 'without --on');
+    ok(await api.delete('/v1/alerts/own'));
+    await advance(60_000);
+    await until('a queue without workers raises it', async () => {
+      await advance(1000);
+      return (await rule('webqueue-idle')).raised.length === 1;
+    });
+    await webqueue(api).dequeue();
+    await until('and a dequeue clears it', async () => {
+      await advance(1000);
+      return (await rule('webqueue-idle')).raised.length === 0;
+    });
+  });
+
   test('NOM-10: completed jobs go after 30 days, errors stay until they are cleared', async () => {
     const { api } = use;
     const d = webqueue(api);

@@ -48,9 +48,9 @@ test('HF-1 a database that crashes forgets nothing that was confirmed, at the ed
     await Promise.all(senders);
     startDatabase();
   }
-  const kept = new Set(sql(`SELECT convert_from(payload, 'UTF8') FROM edge.job j JOIN edge.queue q ON q.number = j.queue WHERE q.name = 'edge'`).split('\n'));
+  const kept = new Set(sql(`SELECT convert_from(payload, 'UTF8') FROM edge.job j JOIN edge.queues q ON q.number = j.queue WHERE q.name = 'edge'`).split('\n'));
   for (const key of confirmed.keys()) assert.ok(kept.has(JSON.stringify(key)), `${key} was confirmed and is lost`);
-  assert.equal(Number(sql("SELECT count(*) FROM edge.job j JOIN edge.queue q ON q.number = j.queue WHERE q.name = 'edge'")), kept.size);
+  assert.equal(Number(sql("SELECT count(*) FROM edge.job j JOIN edge.queues q ON q.number = j.queue WHERE q.name = 'edge'")), kept.size);
   await until('it serves again', async () => (await node.api.get('/readyz')).status === 200);
   await node.stop();
 });

@@ -39,6 +39,7 @@ static void fill_job(struct world *w, struct op *op)
 {
     op->job.job = any_job(w);
     op->job.discard = op->kind == OP_CANCEL && chance(w, 30);
+    op->job.force = op->kind == OP_CANCEL && chance(w, 50);
     op->job.want_body = chance(w, 50);
     op->job.want_attempts = op->kind == OP_GET && chance(w, 50);
     op->job.delay_ms = op->kind == OP_REQUEUE && chance(w, 30) ? between(w, 1, 600) : 0;
@@ -64,7 +65,7 @@ static void fill_queue(struct world *w, struct op *op)
 
 static void fill_bulk(struct world *w, struct op *op)
 {
-    op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_REMOVE);
+    op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_CANCEL_NOW);
     op->bulk.queue = any_of(w);
     op->bulk.states = chance(w, 20) ? 0 : (unsigned)between(w, 1, 63) << 1;
 }
@@ -166,7 +167,8 @@ static struct op_enqueue any_enqueue(struct world *w)
     if (chance(w, 20))
         op.delay_ms = between(w, 1, 800);
     if (chance(w, 30))
-        op.extra.group = op.extra.correlation = pool_text(&w->pool, "g%d", (int)between(w, 1, 3));
+        op.extra.group = op.extra.correlation = op.extra.kind =
+            pool_text(&w->pool, "g%d", (int)between(w, 1, 3));
     return op;
 }
 

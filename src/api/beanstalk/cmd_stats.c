@@ -81,7 +81,7 @@ static int job_text(struct buf *out, const struct job_view *v, struct wall_time 
                       "buries: %u\n"
                       "kicks: %u\n",
                       v->job.seq, (int)v->queue.len, v->queue.at, state_word(v->job.state),
-                      priority_word(v->job.priority),
+                      priority_word(view_priority(v)),
                       at_least_0(now.ms - created_ms(&v->job)) / 1000, delay_s(v), ttr_ms / 1000,
                       time_left_s(v, now), v->fates.claims, v->fates.timeouts, v->fates.releases,
                       v->fates.rejections, v->fates.requeues);

@@ -22,6 +22,8 @@ static void write_entry(struct json_writer *w, const struct job_view *v)
     json_write_key(w, "errorMessage");
     if (v->error.len > 0)
         json_write_text(w, job_error_split(v->error).text);
+    else if (v->job.reason == REASON_FAILED) /* a nack that gave none */
+        json_write_null(w);
     else
         json_write_text(w, span_text(reason_name((enum job_reason)v->job.reason)));
     write_int(w, "originalCreatedAt", id_time(v->job.id_hi).ms);
@@ -64,7 +66,7 @@ void keyval_dlq_list_handle(void *ctx, struct http_exchange *x)
     struct list_in in = {.limit = LIST_LIMIT};
     if (!keyval_query(k, x, FIELDS(list_rows), &in.in))
         return;
-    struct call *c = call_new(k->broker, k, x, OP_PEEK, NULL);
+    struct call *c = keyval_call(k, x, OP_PEEK, NULL);
     if (!c)
         return;
     http_alone(x);
@@ -88,7 +90,6 @@ struct entry {
     struct call call;
     struct queue_in in;
     struct job_ref id;
-    uint64_t new_seq, new_id_hi;
     char key[64];
 };
 
@@ -106,6 +107,7 @@ static struct entry *entry_new(struct keyval *k, struct http_exchange *x, call_f
                             .api = k,
                             .x = x,
                             .arena = http_request(x)->arena,
+                            .terms = &keyval_terms,
                             .done = done,
                             .op = {.kind = OP_GET, .job = {.job = e->id, .want_body = true}}};
     return e;
@@ -118,16 +120,18 @@ static bool is_entry(const struct entry *e, const struct reply *r)
            span_equal(r->jobs[0].queue, e->in.queue);
 }
 
+static const struct problem no_entry = {
+    .code = PROBLEM_NOT_FOUND,
+    .terms = &keyval_terms,
+    .detail = "the dead letter queue has no such message; `queue` names another queue"};
+
 static void entry_reply(void *ctx, const struct reply *r)
 {
-    static const struct problem none = {
-        .code = PROBLEM_NOT_FOUND,
-        .detail = "the dead letter queue has no such message; `queue` names another queue"};
     struct entry *e = ctx;
     if (is_entry(e, r))
         e->call.done(&e->call, r);
     else if (r->outcome == OUT_OK)
-        problem_answer(e->call.x, &none);
+        problem_answer(e->call.x, &no_entry);
     else
         call_refuse(&e->call, r);
 }
@@ -177,37 +181,24 @@ void keyval_dlq_delete_handle(void *ctx, struct http_exchange *x)
 
 /* ---- again ---- */
 
-static void requeued_answer(struct entry *e)
+static void requeued(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(e->call.x, &w);
+    answer_begin(c->x, &w);
     json_write_object(&w);
     write_bool(&w, "ok", true);
-    write_id(&w, "newId", e->new_id_hi, e->new_seq);
+    write_id(&w, "newId", r->id_hi, r->seq);
     json_write_object_end(&w);
-    answer_end(e->call.x, &w, 200);
+    answer_end(c->x, &w, 200);
 }
 
-/* The new message is there; whether this request or another took the old one away is no matter. */
-static void old_removed(void *ctx, const struct reply *r)
+/* Another request may have taken the dead letter meanwhile. */
+static void not_requeued(struct call *c, const struct reply *r)
 {
-    struct entry *e = ctx;
-    if (r->outcome == OUT_OK || r->outcome == OUT_NOT_FOUND)
-        requeued_answer(e);
+    if (r->outcome == OUT_NOT_FOUND || r->outcome == OUT_ILLEGAL)
+        problem_answer(c->x, &no_entry);
     else
-        call_refuse(&e->call, r);
-}
-
-static void enqueued_again(struct call *c, const struct reply *r)
-{
-    struct entry *e = (struct entry *)c;
-    e->new_seq = r->seq;
-    e->new_id_hi = r->id_hi;
-    c->changed = true;
-    c->op = (struct op){.kind = OP_REMOVE, .job = {.job = e->id}};
-    int err = broker_submit(c->broker, &c->op, 1, old_removed, e);
-    if (err < 0)
-        call_error(c, err);
+        call_refuse(c, r);
 }
 
 static bool copy_text(struct arena *arena, struct span *s)
@@ -241,7 +232,8 @@ static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueu
     return true;
 }
 
-/* Under a key of its own, so that asking twice makes one message. */
+/* The new message takes the place of the dead letter in one commit; under a key of its own, so that
+ * two requests at once create one message. */
 static void entry_again(struct call *c, const struct reply *r)
 {
     struct entry *e = (struct entry *)c;
@@ -254,8 +246,10 @@ static void entry_again(struct call *c, const struct reply *r)
     int len = snprintf(e->key, sizeof e->key, "keyval/requeue/%llu/%lld",
                        (unsigned long long)v->job.seq, (long long)v->job.since.ms);
     again.enqueue.idempotency_key = span_of(e->key, (size_t)len);
+    again.enqueue.instead_of = e->id;
     c->op = again;
-    c->done = enqueued_again;
+    c->done = requeued;
+    c->refused = not_requeued;
     keyval_enqueue(c);
 }
 
@@ -290,7 +284,7 @@ void keyval_dlq_purge_handle(void *ctx, struct http_exchange *x)
     struct queue_in in;
     if (!keyval_query(k, x, FIELDS(queue_rows), &in))
         return;
-    struct call *c = call_new(k->broker, k, x, OP_BULK, NULL);
+    struct call *c = keyval_call(k, x, OP_BULK, NULL);
     if (!c)
         return;
     c->op.bulk =

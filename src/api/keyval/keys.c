@@ -55,7 +55,7 @@ void keyval_keys_handle(void *ctx, struct http_exchange *x)
     struct keys_in in = {.limit = LIST_LIMIT};
     struct problem p;
     struct field_reader r = reader_of(k->broker, x, FIELDS(rows), &in, &p);
-    struct call *c = call_new(k->broker, k, x, OP_KV_LIST, listed);
+    struct call *c = keyval_call(k, x, OP_KV_LIST, listed);
     if (!c)
         return;
     http_alone(x);

@@ -18,6 +18,37 @@
 #define DEFAULT_QUEUE "keyval"
 #define PING "event: ping\ndata:\n\n"
 
+/* ---- terms ---- */
+
+static const char *const of_pending[] = {"poll", "listen", NULL};
+static const char *const of_processing[] = {"ack", "nack", NULL};
+static const char *const of_dlq[] = {"requeue", "delete", "purge", NULL};
+static const char *const of_removed[] = {NULL};
+
+const struct problem_terms keyval_terms = {
+    .noun = "message",
+    .states = {[STATE_SCHEDULED] = "pending",
+               [STATE_READY] = "pending",
+               [STATE_RUNNING] = "processing",
+               [STATE_DONE] = "removed",
+               [STATE_DEAD] = "dlq",
+               [STATE_CANCELLED] = "removed"},
+    .legal = {[STATE_SCHEDULED] = of_pending,
+              [STATE_READY] = of_pending,
+              [STATE_RUNNING] = of_processing,
+              [STATE_DONE] = of_removed,
+              [STATE_DEAD] = of_dlq,
+              [STATE_CANCELLED] = of_removed},
+};
+
+struct call *keyval_call(struct keyval *k, struct http_exchange *x, enum op_kind kind, call_fn done)
+{
+    struct call *c = call_new(k->broker, k, x, kind, done);
+    if (c)
+        c->terms = &keyval_terms;
+    return c;
+}
+
 /* ---- queues ---- */
 
 static void policy_make(const struct queue_policy *from, uint32_t lock_ms, struct queue_policy *ret)
@@ -28,7 +59,9 @@ static void policy_make(const struct queue_policy *from, uint32_t lock_ms, struc
         (struct backoff){.kind = BACKOFF_LIST, .step_count = 3, .step_ms = {1000, 5000, 10000}};
     ret->max_attempts = 4;
     ret->lease_end = LEASE_END_REQUEUE;
-    ret->keep_done = 0; /* an acknowledged message is gone */
+    ret->keep_done = 0;            /* an acknowledged message is gone */
+    ret->keep_dead_ms = INT64_MAX; /* a dead letter stays until it is removed */
+    ret->keep_dead = UINT64_MAX;
 }
 
 bool keyval_query(struct keyval *k, struct http_exchange *x, struct fields rows,
@@ -72,7 +105,9 @@ static void make_queue(struct call *c)
                                  .implied = true,
                                  .policy = &k->policy,
                                  .has_owner = true,
-                                 .owner = span_text(keyval_api.name)}};
+                                 .owner = span_text(keyval_api.name),
+                                 .has_attributes = true,
+                                 .attributes = lock_setting_note(k)}};
     submit(c, put);
 }
 
@@ -80,7 +115,6 @@ static void make_queue(struct call *c)
 static void enqueue_reply(void *ctx, const struct reply *reply)
 {
     struct call *c = ctx;
-    struct problem p;
     bool made =
         reply->kind == OP_QUEUE_PUT && (reply->outcome == OUT_OK || reply->outcome == OUT_EXISTS);
     if (made) {
@@ -89,9 +123,10 @@ static void enqueue_reply(void *ctx, const struct reply *reply)
         make_queue(c);
     } else if (reply->outcome == OUT_OK) {
         c->done(c, reply);
+    } else if (c->refused) {
+        c->refused(c, reply);
     } else {
-        problem_of_reply(&p, c->arena, reply, broker_draining(c->broker));
-        problem_answer(c->x, &p);
+        call_refuse(c, reply);
     }
 }
 
@@ -130,8 +165,10 @@ void keyval_write_value(struct json_writer *w, uint8_t kind, struct span payload
 
 bool keyval_id(struct http_exchange *x, struct span text, struct job_ref *ret)
 {
-    static const struct problem none = {
-        .code = PROBLEM_NOT_FOUND, .field = "id", .detail = "there is no message with this id"};
+    static const struct problem none = {.code = PROBLEM_NOT_FOUND,
+                                        .terms = &keyval_terms,
+                                        .field = "id",
+                                        .detail = "there is no message with this id"};
     if (id_parse(text, ret) == 0)
         return true;
     problem_answer(x, &none);
@@ -170,12 +207,12 @@ static int keyval_open(const struct api_config *config, void **ret)
     if (!k)
         return -ERR_NOMEM;
     k->broker = config->broker;
-    k->lock_ms = config->keyval_lock_ms ? config->keyval_lock_ms : 30000;
-    policy_make(config->policy, k->lock_ms, &k->policy);
+    lock_setting_open(k, config->keyval_lock_ms ? config->keyval_lock_ms : 30000, config->loop);
+    policy_make(config->policy, k->lock.ms, &k->policy);
     stream_list_init(&k->streams, config->loop, k->broker, PING);
     CHECK(uv_timer_init(config->loop, &k->sweep) == 0);
     k->sweep.data = k;
-    k->open_handles = 2;
+    k->open_handles = 3;
     if (config->keyval_sweep_ms)
         CHECK(uv_timer_start(&k->sweep, sweep_cb, config->keyval_sweep_ms,
                              config->keyval_sweep_ms) == 0);
@@ -187,7 +224,7 @@ static int keyval_open(const struct api_config *config, void **ret)
 static void keyval_drain(void *ctx)
 {
     struct keyval *k = ctx;
-    CHECK(uv_timer_stop(&k->sweep) == 0);
+    CHECK(uv_timer_stop(&k->sweep) == 0 && uv_timer_stop(&k->lock.timer) == 0);
     stream_list_drain(&k->streams);
 }
 
@@ -201,7 +238,7 @@ static void handle_closed(struct keyval *k)
     closed(ctx);
 }
 
-static void sweep_closed_cb(uv_handle_t *handle)
+static void timer_closed_cb(uv_handle_t *handle)
 {
     handle_closed(handle->data);
 }
@@ -218,7 +255,8 @@ static void keyval_close(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx)
     CHECK(!k->streams.first);
     k->closed = fn;
     k->closed_ctx = fn_ctx;
-    uv_close((uv_handle_t *)&k->sweep, sweep_closed_cb);
+    uv_close((uv_handle_t *)&k->sweep, timer_closed_cb);
+    uv_close((uv_handle_t *)&k->lock.timer, timer_closed_cb);
     uv_close((uv_handle_t *)&k->streams.tick, tick_closed_cb);
 }
 

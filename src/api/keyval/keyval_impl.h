@@ -5,18 +5,42 @@
 #include "api/call.h"
 #include "api/keyval/keyval.h"
 #include "api/stream.h"
+#include "core/limits.h"
 #include "core/policy.h"
+
+/* lockDuration, and its way into the queues that had another one when they were last used: one
+ * after the other, in the order of their names, once after the start. */
+struct lock_setting {
+    uint32_t ms;
+    char note[40];    /* the attributes of a queue that has it */
+    uv_timer_t timer; /* until the next try */
+    struct op op;
+    struct queue_policy policy;
+    char after[LIMIT_QUEUE_NAME_BYTES]; /* queues up to this name have it */
+    size_t after_len;
+};
 
 struct keyval {
     struct broker *broker;
     struct queue_policy policy; /* of queues that it makes */
-    uint32_t lock_ms;           /* lockDuration */
+    struct lock_setting lock;
     struct stream_list streams;
     uv_timer_t sweep; /* cleanupInterval */
     unsigned open_handles;
     void (*closed)(void *ctx);
     void *closed_ctx;
 };
+
+/* What the document calls the states of a message, and what it allows in each. */
+extern const struct problem_terms keyval_terms;
+/* As call_new, with these terms. */
+struct call *keyval_call(struct keyval *k, struct http_exchange *x, enum op_kind kind,
+                         call_fn done);
+
+/* ---- lock_setting.c ---- */
+void lock_setting_open(struct keyval *k, uint32_t ms, uv_loop_t *loop);
+/* The attributes of a queue that has the setting. */
+struct span lock_setting_note(const struct keyval *k);
 
 /* The queue of a request: ?queue=, or `keyval`. Other parameters are refused, but for those of
  * `more`, whose last row is left to this: {"queue", …} at offset 0. false: the problem was

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages: enqueue, listen, poll, ack, nack, counts. */
+#include "api/claim_hold.h"
 #include "api/keyval/keyval_impl.h"
 #include "api/kv_keys.h"
 #include "api/words.h"
@@ -8,6 +9,8 @@
 
 #define PREFETCH 10
 #define KEY_BYTES_MAX 200
+
+static const struct field queue_rows[] = {QUEUE_ROW};
 
 /* ---- enqueue ---- */
 
@@ -72,9 +75,11 @@ static int check_options(const struct field_reader *r, const struct options_in *
     return 0;
 }
 
-static int take_options(struct field_reader *r, struct span text, struct op_enqueue *op)
+static int take_options(struct field_reader *r, struct span text, bool by_query,
+                        struct op_enqueue *op)
 {
     struct options_in in = {.queue = op->queue};
+    struct span asked = op->queue; /* by ?queue=, or `keyval` */
     struct field_reader inner = *r;
     inner.table = FIELDS(option_rows);
     inner.into = &in;
@@ -82,6 +87,11 @@ static int take_options(struct field_reader *r, struct span text, struct op_enqu
     int err = fields_read(&inner, text);
     if (err == 0)
         err = check_options(&inner, &in);
+    if (err == 0 && by_query && fields_has(&inner, "queue") && !span_equal(in.queue, asked)) {
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "queue",
+                    "options.queue and ?queue= name different queues; name one");
+        err = -ERR_INVALID;
+    }
     if (err < 0)
         return err;
     op->queue = in.queue;
@@ -128,18 +138,19 @@ void keyval_enqueue_handle(void *ctx, struct http_exchange *x)
 {
     struct keyval *k = ctx;
     struct message_in in = {0};
+    struct queue_in queue;
     struct problem p;
-    if (!query_none(k->broker, x))
+    if (!keyval_query(k, x, FIELDS(queue_rows), &queue))
         return;
     struct field_reader r = reader_of(k->broker, x, FIELDS(message_rows), &in, &p);
-    struct call *c = call_new(k->broker, k, x, OP_ENQUEUE, enqueued);
+    struct call *c = keyval_call(k, x, OP_ENQUEUE, enqueued);
     if (!c)
         return;
     struct op_enqueue *op = &c->op.enqueue;
-    op->queue = SPAN_LITERAL("keyval");
+    op->queue = queue.queue;
     int err = fields_read(&r, http_request(x)->body);
     if (err == 0 && in.options.len > 0)
-        err = take_options(&r, in.options, op);
+        err = take_options(&r, in.options, http_request(x)->query.len > 0, op);
     if (err == 0)
         err = take_key(&r, http_request(x), op);
     op->payload_kind = PAYLOAD_JSON;
@@ -203,7 +214,6 @@ void keyval_listen_handle(void *ctx, struct http_exchange *x)
         return;
     struct broker_stream_config config = {.queue = in.in.queue,
                                           .worker = in.worker,
-                                          .lease_ms = k->lock_ms,
                                           .prefetch = (uint32_t)in.prefetch,
                                           .job = message_cb,
                                           .ended = ended_cb,
@@ -215,82 +225,51 @@ void keyval_listen_handle(void *ctx, struct http_exchange *x)
         stream_begin(s);
 }
 
-/* What was handed out is remembered until the answer has left whole. */
 struct poll {
-    struct keyval *k;
-    struct http_exchange *x;
-    struct broker_claim *parked;
-    struct broker_held held;
+    struct claim_hold hold;
+    struct queue_in in;
 };
-
-static void poll_sent(void *ctx, bool whole)
-{
-    struct poll *p = ctx;
-    if (!whole && p->held.seq)
-        broker_give_back(p->k->broker, &p->held, 1);
-}
-
-static void poll_answer(struct poll *p, const struct job_view *v)
-{
-    struct json_writer w;
-    answer_begin(p->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "message");
-    if (v)
-        write_message(&w, v);
-    else
-        json_write_null(&w);
-    json_write_object_end(&w);
-    int err = answer_close(p->x, &w);
-    if (err == 0) {
-        http_answer(p->x, 200, JSON_TYPE);
-        return;
-    }
-    if (v)
-        broker_give_back(p->k->broker, &p->held, 1);
-    p->held.seq = 0;
-    answer_error(p->x, err);
-}
 
 static void poll_reply(void *ctx, const struct reply *r)
 {
     struct poll *p = ctx;
+    struct http_exchange *x = p->hold.x;
     struct problem problem;
-    p->parked = NULL;
-    if (r->outcome == OUT_OK || r->outcome == OUT_NO_QUEUE) {
-        if (r->job_count > 0)
-            p->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};
-        poll_answer(p, r->job_count > 0 ? &r->jobs[0] : NULL);
+    struct json_writer w;
+    p->hold.parked = NULL;
+    if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
+        problem_of_reply(&problem, http_request(x)->arena, r, broker_draining(p->hold.broker));
+        problem.terms = &keyval_terms;
+        problem_answer(x, &problem);
         return;
     }
-    problem_of_reply(&problem, http_request(p->x)->arena, r, broker_draining(p->k->broker));
-    problem_answer(p->x, &problem);
+    answer_begin(x, &w);
+    json_write_object(&w);
+    json_write_key(&w, "message");
+    if (r->job_count > 0) {
+        claim_hold_job(&p->hold, &r->jobs[0]);
+        write_message(&w, &r->jobs[0]);
+    } else {
+        json_write_null(&w);
+    }
+    json_write_object_end(&w);
+    claim_hold_answer(&p->hold, &w);
 }
-
-static const struct field queue_rows[] = {QUEUE_ROW};
 
 void keyval_poll_handle(void *ctx, struct http_exchange *x)
 {
     struct keyval *k = ctx;
-    struct queue_in *in = arena_array(http_request(x)->arena, 1, sizeof *in);
     struct poll *p = arena_array(http_request(x)->arena, 1, sizeof *p);
-    if (!in || !p) {
+    if (!p) {
         answer_error(x, -ERR_NOMEM);
         return;
     }
-    if (!keyval_query(k, x, FIELDS(queue_rows), in))
+    if (!keyval_query(k, x, FIELDS(queue_rows), &p->in))
         return;
-    *p = (struct poll){.k = k, .x = x};
-    struct op_claim want = {.queues = &in->queue,
-                            .queue_count = 1,
-                            .count = 1,
-                            .lease_ms = k->lock_ms,
-                            .want_body = true};
-    int err = broker_claim(k->broker, &want, 0, poll_reply, p, &p->parked);
-    if (err < 0)
-        answer_error(x, err);
-    else
-        http_watch(x, NULL, poll_sent, p);
+    p->hold = (struct claim_hold){.broker = k->broker, .x = x};
+    struct op_claim want = {
+        .queues = &p->in.queue, .queue_count = 1, .count = 1, .want_body = true};
+    claim_hold_begin(&p->hold, &want, poll_reply, p);
 }
 
 /* ---- ack and nack ---- */
@@ -325,19 +304,39 @@ static void ended(struct call *c, const struct reply *r)
     keyval_ok(c->x);
 }
 
+/* Of a message that is not there any more only that is known. */
+static void end_refused(struct call *c, const struct reply *r)
+{
+    struct problem p;
+    if (r->outcome != OUT_GONE && r->outcome != OUT_ILLEGAL) {
+        call_refuse(c, r);
+        return;
+    }
+    call_problem(c, r, &p);
+    p.detail =
+        r->outcome == OUT_GONE
+            ? "the message is not in the queue any more: it was acknowledged, purged, or "
+              "deleted as a dead letter; nothing is left to do for it"
+        : r->state == STATE_DEAD
+            ? "the message is in the dead letter queue; no consumer holds it"
+            : "no consumer holds the message: its lock has expired, or it was not handed out "
+              "yet; it will be handed out again";
+    problem_answer(c->x, &p);
+}
+
 /* A message of this API's queues, or of the one that is named. What is not there any more may have
  * been ended before: the engine remembers. */
 static void scope_reply(void *ctx, const struct reply *r)
 {
     static const struct problem none = {
         .code = PROBLEM_NOT_FOUND,
+        .terms = &keyval_terms,
         .field = "id",
         .detail = "there is no message with this id in the queues of this API; ?queue= names "
                   "another queue"};
     struct ending *e = ctx;
     struct call *c = &e->call;
     const struct job_view *v = r->job_count == 1 ? &r->jobs[0] : NULL;
-    struct problem p;
     if (v && !span_equal(v->owner, span_text(keyval_api.name)) &&
         !span_equal(v->queue, e->in.queue)) {
         problem_answer(c->x, &none);
@@ -345,8 +344,7 @@ static void scope_reply(void *ctx, const struct reply *r)
         c->op = e->op;
         call_submit(c);
     } else {
-        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
-        problem_answer(c->x, &p);
+        call_refuse(c, r);
     }
 }
 
@@ -379,7 +377,14 @@ static void end_message(struct keyval *k, struct http_exchange *x, bool nack)
         return;
     }
     e->call = (struct call){
-        .broker = k->broker, .api = k, .x = x, .arena = http_request(x)->arena, .done = ended};
+        .broker = k->broker,
+        .api = k,
+        .x = x,
+        .arena = http_request(x)->arena,
+        .terms = &keyval_terms,
+        .done = ended,
+        .refused = end_refused,
+    };
     if (!keyval_query(k, x, FIELDS(queue_rows), &e->in) || !ending_take(e, nack))
         return;
     e->call.op = (struct op){.kind = OP_GET, .job = {.job = e->op.lease.job}};
@@ -419,13 +424,11 @@ static void stats_reply(void *ctx, const struct reply *r)
 {
     static const struct queue_counts nothing;
     struct call *c = ctx;
-    struct problem p;
     if (r->outcome == OUT_OK || r->outcome == OUT_NO_QUEUE) {
         write_stats(c->x, r->queue_count > 0 ? &r->queues[0].counts : &nothing);
         return;
     }
-    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
-    problem_answer(c->x, &p);
+    call_refuse(c, r);
 }
 
 void keyval_stats_handle(void *ctx, struct http_exchange *x)
@@ -434,7 +437,7 @@ void keyval_stats_handle(void *ctx, struct http_exchange *x)
     struct queue_in in;
     if (!keyval_query(k, x, FIELDS(queue_rows), &in))
         return;
-    struct call *c = call_new(k->broker, k, x, OP_QUEUE_GET, NULL);
+    struct call *c = keyval_call(k, x, OP_QUEUE_GET, NULL);
     if (!c)
         return;
     c->op.queue.name = in.queue;

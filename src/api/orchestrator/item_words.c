@@ -19,6 +19,29 @@ static const unsigned states[ORC_STATUS_COUNT] = {
     [ORC_DELETED] = STATE_BIT(STATE_CANCELLED),
 };
 
+static const char *const from_new[] = {"IN_PROGRESS", "DELETED", NULL};
+static const char *const from_in_progress[] = {"DONE", "FAILED", "NEW", "DELETED", NULL};
+static const char *const from_done[] = {"DELETED", NULL};
+static const char *const from_failed[] = {"NEW", "DELETED", NULL};
+static const char *const from_deleted[] = {"none", NULL};
+
+const struct problem_terms orc_terms = {
+    .noun = "item",
+    .uuid = true,
+    .states = {[STATE_SCHEDULED] = "NEW",
+               [STATE_READY] = "NEW",
+               [STATE_RUNNING] = "IN_PROGRESS",
+               [STATE_DONE] = "DONE",
+               [STATE_DEAD] = "FAILED",
+               [STATE_CANCELLED] = "DELETED"},
+    .legal = {[STATE_SCHEDULED] = from_new,
+              [STATE_READY] = from_new,
+              [STATE_RUNNING] = from_in_progress,
+              [STATE_DONE] = from_done,
+              [STATE_DEAD] = from_failed,
+              [STATE_CANCELLED] = from_deleted},
+};
+
 unsigned orc_states_of(enum orc_status s)
 {
     return states[s];
@@ -98,6 +121,8 @@ static int attribute(void *ctx, struct json_reader *r, struct span name, struct 
     if (span_equal(name, SPAN_LITERAL("noted_at_ms")) && value.kind == JSON_NUMBER &&
         json_int(&value, &number) == 0 && number >= 0 && number < LIMIT_WALL_MS)
         a->noted_at.ms = number;
+    if (span_equal(name, SPAN_LITERAL("error_stays")))
+        a->error_stays = value.kind == JSON_TRUE;
     return json_skip(r, value, &whole);
 }
 
@@ -105,7 +130,7 @@ void orc_attributes_read(struct span json, struct orc_attributes *ret)
 {
     struct json_reader r;
     struct arena arena;
-    *ret = (struct orc_attributes){{0}};
+    *ret = (struct orc_attributes){.noted_at = {0}};
     if (json.len == 0)
         return;
     arena_init(&arena);
@@ -119,7 +144,8 @@ void orc_attributes_read(struct span json, struct orc_attributes *ret)
 int orc_attributes_write(struct arena *arena, const struct orc_attributes *a, struct span *ret)
 {
     char text[100];
-    int len = snprintf(text, sizeof text, "{\"noted_at_ms\":%" PRId64 "}", a->noted_at.ms);
+    int len = snprintf(text, sizeof text, "{\"noted_at_ms\":%" PRId64 "%s}", a->noted_at.ms,
+                       a->error_stays ? ",\"error_stays\":true" : "");
     char *copy = arena_copy(arena, text, (size_t)len);
     *ret = span_of(copy, copy ? (size_t)len : 0);
     return copy ? 0 : -ERR_NOMEM;
@@ -192,7 +218,9 @@ void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall
     write_int(w, "priority", v->job.priority);
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
     write_bytes(w, "result", v->result_kind, v->result);
-    orc_write_text(w, "error_message", job_error_split(v->error).text);
+    bool hidden = v->job.state == STATE_DONE && !attributes.error_stays;
+    orc_write_text(w, "error_message",
+                   hidden ? (struct span){NULL, 0} : job_error_split(v->error).text);
     write_uint(w, "retries", orc_retries(&v->job));
     write_lease(w, v, now, with_token);
     orc_write_number(w, "job_id", v->holder.seq ? (int64_t)v->holder.seq : -1);

@@ -7,6 +7,7 @@
 static void no_item(struct http_exchange *x)
 {
     struct problem p = {.code = PROBLEM_NOT_FOUND,
+                        .terms = &orc_terms,
                         .detail = "there is no item with this id; it may have been removed after "
                                   "its retention"};
     problem_answer(x, &p);
@@ -23,6 +24,7 @@ bool orc_owned(struct call *c, const struct reply *r)
 bool orc_path_item(struct http_exchange *x, struct job_ref *ret)
 {
     struct problem p = {.code = PROBLEM_INVALID_ID,
+                        .terms = &orc_terms,
                         .field = "id",
                         .detail = "the id of an item is a UUID, as it came"};
     int err = id_parse(http_request(x)->params[0], ret);
@@ -73,7 +75,7 @@ void orc_item_get(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
     bool plain = query_none(orc_broker(ctx), x) && orc_path_item(x, &job);
-    struct call *c = plain ? call_new(orc_broker(ctx), ctx, x, OP_GET, show) : NULL;
+    struct call *c = plain ? orc_call(ctx, x, OP_GET, show) : NULL;
     if (!c)
         return;
     http_alone(x);
@@ -113,7 +115,7 @@ static void created(void *ctx, const struct reply *r)
         look(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
         return;
     }
-    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    call_problem(c, r, &p);
     if (r->outcome == OUT_REFUSED_NEW)
         p.detail = "the queue is not active (is_active is false); nothing was created";
     if (r->outcome == OUT_DUPLICATE) {
@@ -151,14 +153,10 @@ static void create_found(struct call *c, const struct queue_view *q)
 static void create(void *ctx, struct http_exchange *x, struct fields table, const char *field)
 {
     struct problem p;
-    struct call *c =
-        query_none(orc_broker(ctx), x) ? call_new(orc_broker(ctx), ctx, x, OP_ENQUEUE, NULL) : NULL;
-    struct item_in *in = c ? arena_array(c->arena, 1, sizeof *in) : NULL;
-    if (!in) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct call *c = query_none(orc_broker(ctx), x) ? orc_call(ctx, x, OP_ENQUEUE, NULL) : NULL;
+    struct item_in *in = call_more(c, sizeof *in);
+    if (!in)
         return;
-    }
     struct field_reader r = reader_of(c->broker, x, table, in, &p);
     if (fields_read(&r, http_request(x)->body) < 0) {
         problem_answer(x, &p);
@@ -193,7 +191,7 @@ static void discarded(void *ctx, const struct reply *r)
         orc_item_show(c, c->op.job.job);
         return;
     }
-    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    call_problem(c, r, &p);
     problem_answer(c->x, &p);
 }
 
@@ -213,7 +211,7 @@ void orc_item_delete(void *ctx, struct http_exchange *x)
     struct job_ref job;
     struct broker *b = orc_broker(ctx);
     bool plain = query_none(b, x) && body_none(b, x) && orc_path_item(x, &job);
-    struct call *c = plain ? call_new(b, ctx, x, OP_GET, delete_found) : NULL;
+    struct call *c = plain ? orc_call(ctx, x, OP_GET, delete_found) : NULL;
     if (!c)
         return;
     c->op.job.job = job;

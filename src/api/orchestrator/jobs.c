@@ -87,7 +87,9 @@ static void job_write(struct json_writer *w, const struct job_view *v, const str
     write_int(w, "priority", v->job.priority);
     write_items(w, o->items);
     write_bytes(w, "result", v->result_kind, v->result);
-    orc_write_text(w, "error_message", job_error_split(v->error).text);
+    bool done = v->job.state == STATE_DONE; /* whatever an earlier attempt met */
+    orc_write_text(w, "error_message",
+                   done ? (struct span){NULL, 0} : job_error_split(v->error).text);
     write_uint(w, "retries", orc_retries(&v->job));
     write_time(w, "locked_at", v->job.state == STATE_RUNNING ? v->job.since : v->started_at);
     if (v->job.state == STATE_SCHEDULED)
@@ -133,7 +135,7 @@ void orc_job_get(void *ctx, struct http_exchange *x)
         no_job(x);
     else if (err < 0)
         problem_answer(x, &p);
-    struct call *c = err == 0 ? call_new(orc_broker(ctx), ctx, x, OP_GET, got) : NULL;
+    struct call *c = err == 0 ? orc_call(ctx, x, OP_GET, got) : NULL;
     if (!c)
         return;
     http_alone(x);
@@ -205,14 +207,11 @@ static int take_status(const struct field_reader *r, const struct list *l, unsig
 void orc_job_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
-    struct call *c = call_new(orc_broker(ctx), ctx, x, OP_LIST, listed);
-    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
+    struct call *c = orc_call(ctx, x, OP_LIST, listed);
+    struct list *l = call_more(c, sizeof *l);
     unsigned states;
-    if (!l) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    if (!l)
         return;
-    }
     l->limit = LIST_LIMIT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(rows), l, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0 || take_status(&r, l, &states) < 0) {
@@ -222,7 +221,6 @@ void orc_job_list(void *ctx, struct http_exchange *x)
     http_alone(x);
     answer_begin(x, &l->w);
     json_write_array(&l->w);
-    c->more = l;
     c->op.list = (struct op_list){.filter = {.states = states, .correlation = ORC_CORRELATION},
                                   .limit = LIMIT_BATCH,
                                   .newest_first = true,

@@ -186,13 +186,10 @@ static int take_filter(const struct field_reader *r, struct list *l)
 void orc_item_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
-    struct call *c = call_new(orc_broker(ctx), ctx, x, OP_PAGE, NULL);
-    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
-    if (!l) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct call *c = orc_call(ctx, x, OP_PAGE, NULL);
+    struct list *l = call_more(c, sizeof *l);
+    if (!l)
         return;
-    }
     l->limit = LIMIT_DEFAULT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(rows), l, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0 || take_filter(&r, l) < 0) {
@@ -203,7 +200,6 @@ void orc_item_list(void *ctx, struct http_exchange *x)
     l->all = !fields_has(&r, "queue_id");
     answer_begin(x, &l->w);
     json_write_array(&l->w);
-    c->more = l;
     if (l->all)
         queues_ask(c);
     else

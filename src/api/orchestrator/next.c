@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /api/queue-items/next: a claim. What was handed out is remembered until the answer has left;
- * if it did not leave whole, or could not be built, the item goes back uncounted. */
+/* GET /api/queue-items/next: a claim. */
+#include "api/claim_hold.h"
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/words.h"
 #include "core/limits.h"
 
 struct next {
-    struct broker *broker;
-    struct http_exchange *x;
-    struct broker_claim *parked; /* NULL once it was answered or cancelled */
-    struct broker_held held;
-    bool holds;
+    struct claim_hold hold;
     /* the request */
     struct span queue_name;
     int64_t queue_id, robot_id, lease_seconds;
@@ -24,58 +20,25 @@ static const struct field rows[] = {
     {"lease_seconds", FIELD_INT, AT(lease_seconds), 1, LIMIT_LEASE_MS / 1000, NULL, 0},
 };
 
-static void give_back(struct next *n)
-{
-    if (n->holds)
-        broker_give_back(n->broker, &n->held, 1);
-    n->holds = false;
-}
-
-static void answer_item(struct next *n, const struct job_view *v)
-{
-    struct json_writer w;
-    answer_begin(n->x, &w);
-    orc_item_write(&w, v, broker_now(n->broker).wall, true);
-    int err = answer_close(n->x, &w);
-    if (err < 0) {
-        give_back(n);
-        answer_error(n->x, err);
-        return;
-    }
-    http_answer(n->x, 200, JSON_TYPE);
-}
-
 static void claimed(void *ctx, const struct reply *r)
 {
     struct next *n = ctx;
+    struct http_exchange *x = n->hold.x;
+    struct json_writer w;
     struct problem p;
-    n->parked = NULL;
+    n->hold.parked = NULL;
     if (r->outcome != OUT_OK) {
-        problem_of_reply(&p, http_request(n->x)->arena, r, broker_draining(n->broker));
-        problem_answer(n->x, &p);
+        problem_of_reply(&p, http_request(x)->arena, r, broker_draining(n->hold.broker));
+        p.terms = &orc_terms;
+        problem_answer(x, &p);
     } else if (r->job_count == 0) {
-        http_answer(n->x, 204, NULL);
+        http_answer(x, 204, NULL);
     } else {
-        n->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};
-        n->holds = true;
-        answer_item(n, &r->jobs[0]);
+        claim_hold_job(&n->hold, &r->jobs[0]);
+        answer_begin(x, &w);
+        orc_item_write(&w, &r->jobs[0], broker_now(n->hold.broker).wall, true);
+        claim_hold_answer(&n->hold, &w);
     }
-}
-
-static void gone(void *ctx)
-{
-    struct next *n = ctx;
-    if (!n->parked)
-        return;
-    broker_claim_cancel(n->broker, n->parked);
-    n->parked = NULL;
-    http_answer(n->x, 204, NULL);
-}
-
-static void sent(void *ctx, bool whole)
-{
-    if (!whole)
-        give_back(ctx);
 }
 
 static void queue_found(struct call *c, const struct queue_view *q)
@@ -90,11 +53,7 @@ static void queue_found(struct call *c, const struct queue_view *q)
         .worker = n->robot_id >= 0 ? orc_robot_name(n->robot_id, robot) : (struct span){NULL, 0},
         .want_body = true,
     };
-    int err = broker_claim(n->broker, &want, 0, claimed, n, &n->parked);
-    if (err < 0)
-        answer_error(n->x, err);
-    else
-        http_watch(n->x, gone, sent, n);
+    claim_hold_begin(&n->hold, &want, claimed, n);
 }
 
 static int check(struct field_reader *r, const struct next *n)
@@ -112,14 +71,11 @@ void orc_item_next(void *ctx, struct http_exchange *x)
 {
     struct problem p;
     struct broker *b = orc_broker(ctx);
-    struct call *c = body_none(b, x) ? call_new(b, ctx, x, OP_QUEUE_GET, NULL) : NULL;
-    struct next *n = c ? arena_array(c->arena, 1, sizeof *n) : NULL;
-    if (!n) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct call *c = body_none(b, x) ? orc_call(ctx, x, OP_QUEUE_GET, NULL) : NULL;
+    struct next *n = call_more(c, sizeof *n);
+    if (!n)
         return;
-    }
-    *n = (struct next){.broker = b, .x = x, .robot_id = -1};
+    *n = (struct next){.hold = {.broker = b, .x = x}, .robot_id = -1};
     struct field_reader r = reader_of(b, x, FIELDS(rows), n, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0 || check(&r, n) < 0) {
         problem_answer(x, &p);

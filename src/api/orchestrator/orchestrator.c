@@ -46,6 +46,14 @@ static const struct http_route routes[] = {
     {HTTP_GET, "/api/jobs/{id}", orc_job_get, SCOPE_READ, 0, "A job that a trigger made."},
 };
 
+struct call *orc_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done)
+{
+    struct call *c = call_new(orc_broker(ctx), ctx, x, kind, done);
+    if (c)
+        c->terms = &orc_terms;
+    return c;
+}
+
 static int orchestrator_open(const struct api_config *config, void **ret)
 {
     struct orchestrator *o = mem_zalloc(sizeof *o);

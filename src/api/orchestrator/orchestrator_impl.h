@@ -3,6 +3,7 @@
  *
  *   orchestrator.c  the API and its routes
  *   queues.c        /api/queues: define, look, list, delete, stats
+ *   queue_names.c   names that queues were given later: rename, and finding by such a name
  *   queue_words.c   a queue in the document's words, both ways
  *   items.c         /api/queue-items: create, look, soft delete
  *   list.c          pages of items, over one queue or all
@@ -25,6 +26,11 @@ struct orchestrator {
     struct broker *broker;
     struct call_line defining, triggering; /* definitions of queues, of triggers */
 };
+
+/* What the document calls the states of an item, and where each may go. */
+extern const struct problem_terms orc_terms;
+/* As call_new, with these terms. */
+struct call *orc_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done);
 
 #define ORC_HANDLER(name) void name(void *ctx, struct http_exchange *x)
 ORC_HANDLER(orc_queue_create);
@@ -72,6 +78,38 @@ void orc_queue_policy(const struct orc_queue *q, const struct queue_policy *base
 void orc_queue_write(struct json_writer *w, const struct queue_view *view);
 /* {"external_id":"…"} with a new one; in the arena. false: no memory, or no random bytes. */
 bool orc_queue_attributes(struct arena *arena, struct span *ret);
+/* Its name in the document's sense: the one it was given last. Borrowed from the view. */
+struct span orc_queue_name(const struct queue_view *view);
+/* The attributes of the view with this name; in the arena. false: no memory. */
+bool orc_queue_renamed(struct arena *arena, const struct queue_view *view, struct span name,
+                       struct span *ret);
+
+/* ---- queue_names.c ---- */
+
+/* The key at which the store has the number of the queue with this later name. */
+MUST_CHECK int orc_name_key(struct arena *arena, struct span name, struct span *ret);
+/* The number that a reply to a get of such a key has; 0 = the name is free. */
+uint32_t orc_name_number(const struct reply *r);
+
+/* A name on its way to a queue: a new one, or one that was just created under it. */
+struct orc_naming {
+    uint32_t number;                /* of the queue */
+    struct span name, before;       /* in the document's sense; no name = it stays */
+    struct span stored, attributes; /* the store's name; with the new name */
+    bool fresh;                     /* the queue was created for it: deleted if it is taken */
+    int step;                       /* queue_names.c's own, from here on */
+    struct span key, old_key;
+    uint64_t version;
+    char value[16];
+    struct kv_set set;
+    struct kv_check check;
+};
+/* c->more is the naming: c->op becomes its first step. false: answered. */
+bool orc_naming_begin(struct call *c);
+enum orc_named { ORC_NAMING, ORC_NAMED, ORC_NAME_ANSWERED };
+/* A reply to one of its steps: c->op is the next one, or the queue has the name, or the call was
+ * answered. */
+enum orc_named orc_naming_step(struct call *c, const struct reply *r);
 
 /* ---- item_words.c ---- */
 
@@ -102,6 +140,7 @@ int64_t orc_robot_id(struct span worker);
 /* What the item's attributes hold. */
 struct orc_attributes {
     struct wall_time noted_at; /* 0 = never */
+    bool error_stays;          /* the error came with DONE or later: a DONE item shows it */
 };
 void orc_attributes_read(struct span json, struct orc_attributes *ret);
 MUST_CHECK int orc_attributes_write(struct arena *arena, const struct orc_attributes *a,
@@ -137,6 +176,7 @@ struct orc_lookup {
     orc_queue_fn found;
     const char *field; /* to be named when there is none */
     void *more;        /* c->more when `found` is called */
+    struct span key;   /* of a name that was given later: the lookup's own */
 };
 void orc_queue_find(struct call *c, const struct orc_lookup *lookup);
 /* The number in the path, of a "queue" or a "trigger"; 0 after a problem was answered. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A queue in the document's words. Its id is the engine's queue number; what has no place in a
- * policy (external_id) is in the queue's attributes. */
+ * policy (external_id, a name that it was given later) is in the queue's attributes. */
+#include <stdio.h>
+
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/words.h"
 #include "base/digest/random.h"
@@ -44,7 +46,7 @@ void orc_queue_from(struct orc_queue *q, const struct queue_view *view)
 {
     const struct queue_policy *p = view->policy;
     *q = (struct orc_queue){
-        .name = view->name,
+        .name = orc_queue_name(view),
         .description = view->note,
         .max_retries = p->max_attempts - 1,
         .lease_seconds = p->lease_ms / 1000 ? p->lease_ms / 1000 : 1,
@@ -72,30 +74,71 @@ void orc_queue_policy(const struct orc_queue *q, const struct queue_policy *base
     ret->keep_done = ret->keep_dead = UINT64_MAX;
 }
 
-/* The one member; empty when there is none. */
-static int external_id(void *ctx, struct json_reader *r, struct span name, struct json_token value)
+/* Members of the attributes, as they stand; empty when there is none. */
+struct own {
+    struct span external_id, name;
+};
+
+static int own_member(void *ctx, struct json_reader *r, struct span name, struct json_token value)
 {
-    struct span *ret = ctx, whole;
+    struct own *own = ctx;
+    struct span whole;
     int err = json_skip(r, value, &whole);
-    if (err == 0 && value.kind == JSON_STRING && span_equal(name, SPAN_LITERAL("external_id")))
-        *ret = whole;
-    return err;
+    if (err < 0 || value.kind != JSON_STRING)
+        return err;
+    if (span_equal(name, SPAN_LITERAL("external_id")))
+        own->external_id = whole;
+    if (span_equal(name, SPAN_LITERAL("name")))
+        own->name = whole;
+    return 0;
 }
 
-static void write_external_id(struct json_writer *w, const struct queue_view *view)
+static struct own own_of(const struct queue_view *view)
 {
     struct json_reader r;
     struct arena arena;
-    struct span raw = {NULL, 0};
+    struct own own = {{NULL, 0}, {NULL, 0}};
     arena_init(&arena);
     json_open(&r, view->attributes);
-    int err = view->attributes.len ? json_object(&r, &arena, external_id, &raw) : -ERR_NOT_FOUND;
-    json_write_key(w, "external_id");
-    if (err == 0 && raw.len)
-        json_write_raw(w, raw);
-    else
-        json_write_null(w);
+    if (view->attributes.len && json_object(&r, &arena, own_member, &own) < 0)
+        own = (struct own){{NULL, 0}, {NULL, 0}};
     arena_done(&arena);
+    return own;
+}
+
+/* A later name has no bytes that JSON escapes: see queues.c. */
+struct span orc_queue_name(const struct queue_view *view)
+{
+    struct span raw = own_of(view).name;
+    return raw.len > 2 ? span_of(raw.at + 1, raw.len - 2) : view->name;
+}
+
+static bool attributes_write(struct arena *arena, struct span external_id, struct span name,
+                             struct span *ret)
+{
+    struct buf text;
+    struct json_writer w;
+    buf_init(&text);
+    json_writer_init(&w, &text);
+    json_write_object(&w);
+    if (external_id.len) {
+        json_write_key(&w, "external_id");
+        json_write_raw(&w, external_id);
+    }
+    write_span_if(&w, "name", name);
+    json_write_object_end(&w);
+    char *copy = json_writer_finish(&w) == 0 ? arena_copy(arena, text.data, text.len) : NULL;
+    *ret = span_of(copy, copy ? text.len : 0);
+    buf_done(&text);
+    return copy != NULL;
+}
+
+bool orc_queue_renamed(struct arena *arena, const struct queue_view *view, struct span name,
+                       struct span *ret)
+{
+    bool stored = span_equal(name, view->name);
+    return attributes_write(arena, own_of(view).external_id, stored ? (struct span){NULL, 0} : name,
+                            ret);
 }
 
 void orc_queue_write(struct json_writer *w, const struct queue_view *view)
@@ -104,7 +147,7 @@ void orc_queue_write(struct json_writer *w, const struct queue_view *view)
     orc_queue_from(&q, view);
     json_write_object(w);
     write_uint(w, "id", view->number);
-    write_span(w, "name", view->name);
+    write_span(w, "name", q.name);
     json_write_key(w, "description");
     if (view->note.len)
         json_write_text(w, view->note);
@@ -117,28 +160,24 @@ void orc_queue_write(struct json_writer *w, const struct queue_view *view)
     write_int(w, "retention_days", q.retention_days);
     write_time(w, "created_at", view->created_at);
     write_time(w, "updated_at", view->updated_at);
-    write_external_id(w, view);
+    struct span external_id = own_of(view).external_id;
+    json_write_key(w, "external_id");
+    if (external_id.len)
+        json_write_raw(w, external_id);
+    else
+        json_write_null(w);
     json_write_object_end(w);
 }
 
 bool orc_queue_attributes(struct arena *arena, struct span *ret)
 {
     uint64_t drawn[2];
-    char uuid[ID_UUID_BYTES];
-    struct buf text;
-    struct json_writer w;
+    char uuid[ID_UUID_BYTES], quoted[ID_UUID_BYTES + 2];
     if (random_bytes(drawn, sizeof drawn) != 0)
         return false;
     drawn[0] = (drawn[0] & ~UINT64_C(0xf000)) | 0x4000; /* version 4 */
     drawn[1] = drawn[1] >> 2 | UINT64_C(1) << 63;       /* its variant */
     id_uuid((struct job_id){drawn[0], drawn[1]}, uuid);
-    buf_init(&text);
-    json_writer_init(&w, &text);
-    json_write_object(&w);
-    write_text(&w, "external_id", uuid);
-    json_write_object_end(&w);
-    char *copy = json_writer_finish(&w) == 0 ? arena_copy(arena, text.data, text.len) : NULL;
-    *ret = span_of(copy, copy ? text.len : 0);
-    buf_done(&text);
-    return copy != NULL;
+    int len = snprintf(quoted, sizeof quoted, "\"%s\"", uuid);
+    return attributes_write(arena, span_of(quoted, (size_t)len), (struct span){NULL, 0}, ret);
 }

@@ -26,15 +26,46 @@ static bool owned(const struct reply *r)
     return r->queue_count == 1 && span_equal(r->queues[0].owner, ORC_OWNER);
 }
 
+static void found_cb(void *ctx, const struct reply *r);
+
+static void lookup_ask(struct call *c, const struct op *op)
+{
+    c->op = *op;
+    int err = broker_submit(c->broker, &c->op, 1, found_cb, c);
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+/* Perhaps the name was given to a queue later. */
+static void lookup_later_name(struct call *c, struct orc_lookup *lookup)
+{
+    int err = orc_name_key(c->arena, lookup->name, &lookup->key);
+    lookup->name.len = 0;
+    if (err < 0)
+        orc_no_queue(c->x, lookup->field);
+    else
+        lookup_ask(c,
+                   &(struct op){.kind = OP_KV_GET,
+                                .kv_get = {.keys = &lookup->key, .count = 1, .want_value = true}});
+}
+
 static void found_cb(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
-    const struct orc_lookup *lookup = c->more;
+    struct orc_lookup *lookup = c->more;
     struct problem p;
-    if (r->outcome == OUT_NO_QUEUE || (r->outcome == OUT_OK && !owned(r))) {
+    bool here = r->kind == OP_QUEUE_GET && r->outcome == OUT_OK && owned(r);
+    bool absent = r->outcome == OUT_NO_QUEUE || (r->kind == OP_QUEUE_GET && r->outcome == OUT_OK);
+    bool named = here && span_equal(orc_queue_name(&r->queues[0]), lookup->name);
+    uint32_t number = r->kind == OP_KV_GET ? orc_name_number(r) : 0;
+    if (lookup->name.len && absent && !named) {
+        lookup_later_name(c, lookup);
+    } else if (number) {
+        lookup_ask(c, &(struct op){.kind = OP_QUEUE_GET, .queue = {.number = number}});
+    } else if ((absent && !here) || (r->kind == OP_KV_GET && r->outcome == OUT_OK)) {
         orc_no_queue(c->x, lookup->field);
     } else if (r->outcome != OUT_OK) {
-        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+        call_problem(c, r, &p);
         problem_answer(c->x, &p);
     } else {
         c->more = lookup->more;
@@ -50,11 +81,11 @@ void orc_queue_find(struct call *c, const struct orc_lookup *lookup)
         return;
     }
     c->more = own;
-    c->op = (struct op){.kind = OP_QUEUE_GET,
-                        .queue = {.name = lookup->name, .number = (uint32_t)lookup->id}};
-    int err = own ? broker_submit(c->broker, &c->op, 1, found_cb, c) : -ERR_NOMEM;
-    if (err < 0)
-        answer_error(c->x, err);
+    if (own)
+        lookup_ask(c, &(struct op){.kind = OP_QUEUE_GET,
+                                   .queue = {.name = own->name, .number = (uint32_t)own->id}});
+    else
+        answer_error(c->x, -ERR_NOMEM);
 }
 
 int64_t orc_path_number(struct http_exchange *x, const char *what)
@@ -76,7 +107,7 @@ int64_t orc_path_number(struct http_exchange *x, const char *what)
 static void queue_call(void *ctx, struct http_exchange *x, orc_queue_fn fn)
 {
     int64_t id = query_none(orc_broker(ctx), x) ? orc_path_number(x, "queue") : 0;
-    struct call *c = id ? call_new(orc_broker(ctx), ctx, x, OP_QUEUE_GET, NULL) : NULL;
+    struct call *c = id ? orc_call(ctx, x, OP_QUEUE_GET, NULL) : NULL;
     if (c)
         orc_queue_find(c, &(struct orc_lookup){.id = id, .found = fn, .field = "id"});
 }
@@ -189,13 +220,10 @@ static void listed(struct call *c, const struct reply *r)
 void orc_queue_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
-    struct call *c = call_new(orc_broker(ctx), ctx, x, OP_QUEUE_LIST, listed);
-    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
-    if (!l) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct call *c = orc_call(ctx, x, OP_QUEUE_LIST, listed);
+    struct list *l = call_more(c, sizeof *l);
+    if (!l)
         return;
-    }
     l->limit = LIST_LIMIT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0) {
@@ -205,7 +233,6 @@ void orc_queue_list(void *ctx, struct http_exchange *x)
     http_alone(x);
     answer_begin(x, &l->w);
     json_write_array(&l->w);
-    c->more = l;
     c->op.queue.limit = LIMIT_BATCH;
     call_submit(c);
 }
@@ -217,18 +244,18 @@ static bool take_members(struct call *c, struct orc_queue *q, bool fresh)
 {
     struct problem p;
     struct err_note note;
-    struct span name = q->name;
     struct field_reader r = reader_of(c->broker, c->x, orc_queue_fields(), q, &p);
     int err = fields_read(&r, http_request(c->x)->body);
     if (err == 0 && fresh && !fields_has(&r, "name")) {
         problem_set(&p, c->arena, PROBLEM_MISSING_FIELD, "name", "name is missing");
         err = -ERR_INVALID;
-    } else if (err == 0 && fresh && validate_queue_name(q->name, &note) != 0) {
+    } else if (err == 0 && validate_queue_name(q->name, &note) != 0) {
         problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name", "%s", note.text);
         err = -ERR_INVALID;
-    } else if (err == 0 && !fresh && !span_equal(q->name, name)) {
+    } else if (err == 0 && !fresh &&
+               (memchr(q->name.at, '"', q->name.len) || memchr(q->name.at, '\\', q->name.len))) {
         problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name",
-                    "name cannot be changed; create another queue");
+                    "a queue cannot be renamed to a name with a quotation mark or a backslash");
         err = -ERR_INVALID;
     }
     if (err < 0)
@@ -237,10 +264,11 @@ static bool take_members(struct call *c, struct orc_queue *q, bool fresh)
 }
 
 /* false: the problem was answered. */
-static bool fill_put(struct call *c, const struct orc_queue *q, const struct queue_policy *base)
+static bool fill_put(struct call *c, const struct orc_queue *q, struct span stored,
+                     const struct queue_policy *base)
 {
     struct queue_policy *policy = arena_array(c->arena, 1, sizeof *policy);
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
+    char *name = arena_copy(c->arena, stored.at, stored.len);
     char *note = arena_copy(c->arena, q->description.at, q->description.len);
     if (!policy || !name || !note) {
         answer_error(c->x, -ERR_NOMEM);
@@ -248,7 +276,7 @@ static bool fill_put(struct call *c, const struct orc_queue *q, const struct que
     }
     orc_queue_policy(q, base, policy);
     c->op = (struct op){.kind = OP_QUEUE_PUT,
-                        .queue = {.name = span_of(name, q->name.len),
+                        .queue = {.name = span_of(name, stored.len),
                                   .policy = policy,
                                   .has_note = true,
                                   .note = span_of(note, q->description.len),
@@ -294,7 +322,7 @@ static void answer_shared(struct call *c, const struct reply *r)
 static void answer_refusal(struct call *c, const struct reply *r)
 {
     struct problem p;
-    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    call_problem(c, r, &p);
     if (r->outcome == OUT_EXISTS) {
         p.field = "name";
         p.detail = "a queue with this name exists";
@@ -305,30 +333,78 @@ static void answer_refusal(struct call *c, const struct reply *r)
         problem_answer(c->x, &p);
 }
 
+/* The name comes when the rest is changed, which may be refused. false: answered. */
+static bool take_name(struct call *c, const struct orc_queue *q, const struct queue_view *view)
+{
+    struct orc_naming *n = arena_array(c->arena, 1, sizeof *n);
+    struct span before = orc_queue_name(view);
+    char *old = arena_copy(c->arena, before.at, before.len);
+    if (!n || !old || !orc_queue_renamed(c->arena, view, q->name, &n->attributes)) {
+        answer_error(c->x, -ERR_NOMEM);
+        return false;
+    }
+    n->number = view->number;
+    n->name = span_equal(q->name, before) ? (struct span){NULL, 0} : q->name;
+    n->before = span_of(old, before.len);
+    n->stored = c->op.queue.name;
+    c->more = n;
+    return true;
+}
+
 /* The queue as it is becomes the operation that changes it. false: answered. */
 static bool change_take(struct call *c, const struct reply *r)
 {
+    const struct queue_view *view = &r->queues[0];
     struct orc_queue q;
     if (!owned(r)) {
         orc_no_queue(c->x, "id");
         return false;
     }
-    orc_queue_from(&q, &r->queues[0]);
-    if (!take_members(c, &q, false) || !fill_put(c, &q, r->queues[0].policy))
+    orc_queue_from(&q, view);
+    if (!take_members(c, &q, false) || !fill_put(c, &q, view->name, view->policy))
         return false;
     c->op.queue.must_exist = true;
-    return true;
+    return take_name(c, &q, view);
+}
+
+static void show_defined(struct call *c)
+{
+    const struct orc_naming *n = c->more;
+    if (n->fresh)
+        orc_queue_find(c, &(struct orc_lookup){.name = n->stored, .found = show_new});
+    else
+        orc_queue_find(c, &(struct orc_lookup){.id = n->number, .found = show});
+}
+
+/* What was changed is all there is to it, or a name is still to come. */
+static bool put_done(struct call *c)
+{
+    const struct orc_naming *n = c->more;
+    if (n->name.len)
+        return orc_naming_begin(c);
+    show_defined(c);
+    return false;
+}
+
+static bool naming_step(struct call *c, const struct reply *r)
+{
+    enum orc_named named = orc_naming_step(c, r);
+    if (named == ORC_NAMED)
+        show_defined(c);
+    return named == ORC_NAMING;
 }
 
 static bool definition_step(struct call *c, const struct reply *r)
 {
+    const struct orc_naming *n = c->more;
+    if (n && n->key.len)
+        return naming_step(c, r);
     if (r->outcome == OUT_NO_QUEUE)
         orc_no_queue(c->x, "id");
     else if (r->outcome != OUT_OK)
         answer_refusal(c, r);
     else if (r->kind == OP_QUEUE_PUT)
-        orc_queue_find(c, &(struct orc_lookup){.name = c->op.queue.name,
-                                               .found = r->created ? show_new : show});
+        return put_done(c);
     else
         return change_take(c, r);
     return false;
@@ -344,17 +420,20 @@ void orc_queue_create(void *ctx, struct http_exchange *x)
     struct orchestrator *o = ctx;
     struct orc_queue q;
     struct span attributes;
-    struct call *c =
-        query_none(o->broker, x) ? call_new(o->broker, o, x, OP_QUEUE_PUT, NULL) : NULL;
+    struct call *c = query_none(o->broker, x) ? orc_call(o, x, OP_QUEUE_PUT, NULL) : NULL;
     if (!c)
         return;
     orc_queue_default(&q);
-    if (!take_members(c, &q, true) || !fill_put(c, &q, o->config.policy))
+    if (!take_members(c, &q, true) || !fill_put(c, &q, q.name, o->config.policy))
         return;
-    if (!orc_queue_attributes(c->arena, &attributes)) {
+    struct orc_naming *n = arena_array(c->arena, 1, sizeof *n);
+    if (!n || !orc_queue_attributes(c->arena, &attributes)) {
         answer_error(x, -ERR_NOMEM);
         return;
     }
+    n->fresh = true;
+    n->name = n->stored = c->op.queue.name;
+    c->more = n;
     c->op.queue.must_create = true;
     c->op.queue.has_owner = c->op.queue.has_attributes = true;
     c->op.queue.owner = ORC_OWNER;
@@ -366,7 +445,7 @@ void orc_queue_update(void *ctx, struct http_exchange *x)
 {
     struct orchestrator *o = ctx;
     int64_t id = query_none(o->broker, x) ? orc_path_number(x, "queue") : 0;
-    struct call *c = id ? call_new(o->broker, o, x, OP_QUEUE_GET, NULL) : NULL;
+    struct call *c = id ? orc_call(o, x, OP_QUEUE_GET, NULL) : NULL;
     if (!c)
         return;
     c->op.queue.number = id <= UINT32_MAX ? (uint32_t)id : UINT32_MAX;
@@ -375,19 +454,33 @@ void orc_queue_update(void *ctx, struct http_exchange *x)
 
 /* ---- deleting ---- */
 
-static void deleted(struct call *c, const struct reply *r)
+/* A later name that is left is free all the same. */
+static void name_deleted(void *ctx, const struct reply *r)
 {
+    struct call *c = ctx;
     (void)r;
     http_answer(c->x, 204, NULL);
+}
+
+static void deleted(struct call *c, const struct reply *r)
+{
+    const struct span *key = c->more;
+    (void)r;
+    c->op = (struct op){.kind = OP_KV_COMMIT, .kv_commit = {.deletes = key, .delete_count = 1}};
+    if (key->len == 0 || broker_submit(c->broker, &c->op, 1, name_deleted, c) < 0)
+        http_answer(c->x, 204, NULL);
 }
 
 static void delete_found(struct call *c, const struct queue_view *q)
 {
     char *name = arena_copy(c->arena, q->name.at, q->name.len);
-    if (!name) {
+    struct span *key = arena_array(c->arena, 1, sizeof *key);
+    bool renamed = !span_equal(orc_queue_name(q), q->name);
+    if (!name || !key || (renamed && orc_name_key(c->arena, orc_queue_name(q), key) < 0)) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
+    c->more = key;
     c->done = deleted;
     c->op = (struct op){.kind = OP_QUEUE_DELETE, .queue = {.name = span_of(name, q->name.len)}};
     call_submit(c);

@@ -5,6 +5,7 @@
  * the engine, under the token that was read or that the client gave, so that between the two
  * nobody else's lease can be touched. A word that is none of the document's five is kept as a label
  * while the item is in progress. */
+#include "api/claim_hold.h"
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/words.h"
 #include "core/limits.h"
@@ -13,9 +14,7 @@
 struct change {
     struct call *c;
     struct job_ref job;
-    struct broker_claim *parked; /* a claim under way */
-    struct broker_held held;
-    bool holds;
+    struct claim_hold hold; /* of a claim */
     /* the request */
     struct span status, result, error;
     struct job_token token;
@@ -55,37 +54,25 @@ static void refuse(struct change *ch, const struct reply *r)
     call_refuse(ch->c, r);
 }
 
-/* From each status: where it may go. */
-static const char *const moves_new[] = {"IN_PROGRESS", "DELETED"};
-static const char *const moves_in_progress[] = {"DONE", "FAILED", "NEW", "DELETED"};
-static const char *const moves_done[] = {"DELETED"};
-static const char *const moves_failed[] = {"NEW", "DELETED"};
-static const struct {
-    const char *const *words;
-    size_t count;
-} moves[ORC_CUSTOM] = {
-    [ORC_NEW] = {moves_new, 2},      [ORC_IN_PROGRESS] = {moves_in_progress, 4},
-    [ORC_DONE] = {moves_done, 1},    [ORC_FAILED] = {moves_failed, 2},
-    [ORC_DELETED] = {moves_done, 0},
-};
-
-static void refuse_move(struct change *ch, enum orc_status from)
+static void refuse_move(struct change *ch, const struct job_view *v)
 {
-    static const char *const nothing[] = {"none"};
+    enum orc_status from = orc_status_of(&v->job);
     struct problem p;
     const char *to = !ch->has_status        ? "a note"
                      : ch->to == ORC_CUSTOM ? "a status of your own"
                                             : orc_words[ch->to];
     problem_set(&p, ch->c->arena, PROBLEM_ILLEGAL_MOVE, "status",
                 "the item is %s; %s is not possible from there", orc_words[from], to);
-    p.allowed = moves[from].count ? moves[from].words : nothing;
-    p.allowed_count = moves[from].count ? moves[from].count : 1;
+    p.terms = &orc_terms;
+    p.state = v->job.state;
+    p.seq = v->job.seq;
+    p.id_hi = v->job.id_hi;
     problem_answer(ch->c->x, &p);
 }
 
 static void refuse_holder(struct change *ch, const char *detail)
 {
-    struct problem p = {.code = PROBLEM_LEASE_LOST, .detail = detail};
+    struct problem p = {.code = PROBLEM_LEASE_LOST, .terms = &orc_terms, .detail = detail};
     problem_answer(ch->c->x, &p);
 }
 
@@ -159,6 +146,9 @@ static bool ask_note(struct change *ch, const struct job_view *v, struct job_tok
                            .error_kind = orc_classify(ch->result, ch->error)};
     orc_attributes_read(v->extra.attributes, &a);
     a.noted_at = broker_now(ch->c->broker).wall;
+    bool done = (ch->has_status && ch->to == ORC_DONE) || v->job.state == STATE_DONE;
+    if (ch->has_error)
+        a.error_stays = done;
     int err = orc_attributes_write(ch->c->arena, &a, &note.attributes);
     if (err == 0 && ch->has_status && ch->to == ORC_CUSTOM) {
         note.has_label = true;
@@ -182,49 +172,19 @@ static void submit(struct change *ch)
 
 /* ---- NEW → IN_PROGRESS: a claim of this very item ---- */
 
-static void give_back(struct change *ch)
-{
-    if (ch->holds)
-        broker_give_back(ch->c->broker, &ch->held, 1);
-    ch->holds = false;
-}
-
 static void claimed(void *ctx, const struct reply *r)
 {
     struct change *ch = ctx;
     struct json_writer w;
-    ch->parked = NULL;
+    ch->hold.parked = NULL;
     if (r->outcome != OUT_OK || r->job_count == 0) {
         refuse(ch, r);
         return;
     }
-    ch->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};
-    ch->holds = true;
+    claim_hold_job(&ch->hold, &r->jobs[0]);
     answer_begin(ch->c->x, &w);
     orc_item_write(&w, &r->jobs[0], broker_now(ch->c->broker).wall, true);
-    int err = answer_close(ch->c->x, &w);
-    if (err < 0) {
-        give_back(ch);
-        answer_error(ch->c->x, err);
-        return;
-    }
-    http_answer(ch->c->x, 200, JSON_TYPE);
-}
-
-static void claim_gone(void *ctx)
-{
-    struct change *ch = ctx;
-    if (!ch->parked)
-        return;
-    broker_claim_cancel(ch->c->broker, ch->parked);
-    ch->parked = NULL;
-    http_answer(ch->c->x, 204, NULL);
-}
-
-static void claim_sent(void *ctx, bool whole)
-{
-    if (!whole)
-        give_back(ctx);
+    claim_hold_answer(&ch->hold, &w);
 }
 
 static void claim(struct change *ch, const struct job_view *v)
@@ -243,11 +203,8 @@ static void claim(struct change *ch, const struct job_view *v)
         problem_answer(ch->c->x, &p);
         return;
     }
-    int err = broker_claim(ch->c->broker, &want, 0, claimed, ch, &ch->parked);
-    if (err < 0)
-        answer_error(ch->c->x, err);
-    else
-        http_watch(ch->c->x, claim_gone, claim_sent, ch);
+    ch->hold = (struct claim_hold){.broker = ch->c->broker, .x = ch->c->x};
+    claim_hold_begin(&ch->hold, &want, claimed, ch);
 }
 
 /* ---- which move ---- */
@@ -278,7 +235,7 @@ static void from_in_progress(struct change *ch, const struct job_view *v)
     enum op_kind kind = ch->has_status ? kinds[ch->to] : OP_NOTE;
     bool carries = kind == OP_ACK || kind == OP_FAIL;
     if (ch->has_status && ch->to == ORC_IN_PROGRESS) {
-        refuse_move(ch, ORC_IN_PROGRESS);
+        refuse_move(ch, v);
         return;
     }
     if (!may_speak(ch, v))
@@ -323,7 +280,7 @@ static void from_elsewhere(struct change *ch, const struct job_view *v, enum orc
         if (!ask_note(ch, v, nobody, true))
             return;
     } else {
-        refuse_move(ch, from);
+        refuse_move(ch, v);
         return;
     }
     submit(ch);
@@ -394,13 +351,10 @@ static void change_run(void *ctx, struct http_exchange *x, struct fields table, 
     struct problem p;
     struct broker *b = orc_broker(ctx);
     bool plain = query_none(b, x) && orc_path_item(x, &job);
-    struct call *c = plain ? call_new(b, ctx, x, OP_GET, renew ? renew_read : item_read) : NULL;
-    struct change *ch = c ? arena_array(c->arena, 1, sizeof *ch) : NULL;
-    if (!ch) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct call *c = plain ? orc_call(ctx, x, OP_GET, renew ? renew_read : item_read) : NULL;
+    struct change *ch = call_more(c, sizeof *ch);
+    if (!ch)
         return;
-    }
     ch->c = c;
     ch->robot_id = -1;
     struct field_reader r = reader_of(b, x, table, ch, &p);
@@ -414,7 +368,6 @@ static void change_run(void *ctx, struct http_exchange *x, struct fields table, 
     }
     ch->has_token = fields_has(&r, "token");
     ch->has_robot = fields_has(&r, "robot_id");
-    c->more = ch;
     c->op.job = (struct op_job){.job = job, .want_texts = true};
     call_submit(c);
 }

@@ -241,18 +241,19 @@ void orc_trigger_write(struct json_writer *w, const struct schedule_view *v, uin
 {
     const struct schedule_state *s = &v->state;
     struct wall_time never = {0};
+    bool lost = v->spec.kind == SCHEDULE_QUEUE && queue_id == 0;
     json_write_object(w);
     write_uint(w, "id", v->number);
     write_span(w, "name", v->name);
     write_definition(w, v, queue_id);
     write_time(w, "last_fired_at", s->fired_at);
-    write_time(w, "next_fire_at", v->paused ? never : schedule_next(&v->spec, s, now));
+    write_time(w, "next_fire_at", v->paused || lost ? never : schedule_next(&v->spec, s, now));
     write_item_id(w, item);
     orc_write_number(w, "last_job_id", s->seq ? (int64_t)s->seq : -1);
     write_uint(w, "fired", s->fired);
     write_uint(w, "consecutive_failures", s->failures);
-    orc_write_text(w, "last_error",
-                   s->failures ? span_text(schedule_error_name(s->error)) : (struct span){NULL, 0});
+    const char *error = lost ? "queue_deleted" : s->failures ? schedule_error_name(s->error) : NULL;
+    orc_write_text(w, "last_error", error ? span_text(error) : (struct span){NULL, 0});
     write_time(w, "retry_at", s->failures ? s->retry_at : never);
     write_time(w, "created_at", v->created_at);
     write_time(w, "updated_at", v->updated_at);

@@ -152,7 +152,7 @@ static void found_cb(void *ctx, const struct reply *r)
     } else if (r->outcome == OUT_OK || r->outcome == OUT_NO_SCHEDULE) {
         no_trigger(c->x);
     } else {
-        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+        call_problem(c, r, &p);
         problem_answer(c->x, &p);
     }
 }
@@ -162,7 +162,7 @@ static struct call *trigger_call(void *ctx, struct http_exchange *x, call_fn don
 {
     struct broker *b = orc_broker(ctx);
     int64_t id = query_none(b, x) ? orc_path_number(x, "trigger") : 0;
-    struct call *c = id ? call_new(b, ctx, x, OP_SCHEDULE_GET, done) : NULL;
+    struct call *c = id ? orc_call(ctx, x, OP_SCHEDULE_GET, done) : NULL;
     if (c)
         c->op.schedule.number = id <= UINT32_MAX ? (uint32_t)id : UINT32_MAX;
     return c;
@@ -261,13 +261,10 @@ static void listed(struct call *c, const struct reply *r)
 void orc_trigger_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
-    struct call *c = call_new(orc_broker(ctx), ctx, x, OP_SCHEDULE_LIST, listed);
-    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
-    if (!l) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct call *c = orc_call(ctx, x, OP_SCHEDULE_LIST, listed);
+    struct list *l = call_more(c, sizeof *l);
+    if (!l)
         return;
-    }
     l->limit = LIST_LIMIT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0) {
@@ -281,7 +278,6 @@ void orc_trigger_list(void *ctx, struct http_exchange *x)
         return;
     }
     http_alone(x);
-    c->more = l;
     c->op.schedule.limit = LIMIT_BATCH;
     call_submit(c);
 }
@@ -378,7 +374,7 @@ static bool change_take(struct call *c, const struct schedule_view *found)
 static void refuse(struct call *c, const struct reply *r)
 {
     struct problem p;
-    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    call_problem(c, r, &p);
     if (r->outcome == OUT_EXISTS) {
         p.field = "name";
         p.detail = "a trigger or a schedule with this name exists";
@@ -414,15 +410,11 @@ static void define(struct call *c)
 void orc_trigger_create(void *ctx, struct http_exchange *x)
 {
     struct broker *b = orc_broker(ctx);
-    struct call *c = query_none(b, x) ? call_new(b, ctx, x, OP_SCHEDULE_PUT, NULL) : NULL;
-    struct orc_trigger *t = c ? arena_array(c->arena, 1, sizeof *t) : NULL;
-    if (!t) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct call *c = query_none(b, x) ? orc_call(ctx, x, OP_SCHEDULE_PUT, NULL) : NULL;
+    struct orc_trigger *t = call_more(c, sizeof *t);
+    if (!t)
         return;
-    }
     orc_trigger_new(t);
-    c->more = t;
     if (orc_trigger_take(c, t) && ask_next(c))
         define(c);
 }

@@ -45,12 +45,8 @@ static void refuse(struct call *c, enum problem_code code, const char *detail)
 
 static void refuse_state(struct call *c, const struct job_view *v)
 {
-    static const char *const none[] = {"claim"};
     struct problem p;
-    problem_set(&p, c->arena, PROBLEM_ILLEGAL_MOVE, NULL, "the task is %s; nobody holds it",
-                task_words[task_status_of(&v->job, broker_now(c->broker).wall)]);
-    p.allowed = none;
-    p.allowed_count = v->job.state == STATE_READY;
+    problem_illegal_task(&p, c->arena, task_status_of(&v->job, broker_now(c->broker).wall));
     problem_answer(c->x, &p);
 }
 
@@ -58,6 +54,7 @@ static void submit(struct call *c, struct job_token token)
 {
     const struct change *ch = c->more;
     c->done = changed;
+    c->refused = task_refuse;
     c->op = (struct op){.kind = ch->kind,
                         .lease = {.job = ch->job,
                                   .token = token,

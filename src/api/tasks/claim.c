@@ -24,12 +24,13 @@ struct claim {
     size_t handed[RANK_COUNT];
     size_t step;
     /* the request */
-    struct span worker;
+    struct span worker, queue;
     int64_t count, wait_ms;
     uint8_t rank;
     bool one_rank;
     size_t low_first; /* low tasks that are due */
     /* the queues */
+    struct span queues[RANK_COUNT];
     size_t looking;
     bool foreign[RANK_COUNT];
     struct span open[RANK_COUNT]; /* to wait at */
@@ -43,6 +44,7 @@ static const struct field rows[] = {
     {"count", FIELD_INT, AT(count), 1, COUNT_MAX, NULL, FIELD_OPTIONAL},
     {"wait_ms", FIELD_INT, AT(wait_ms), 0, WAIT_MS_MAX, NULL, FIELD_OPTIONAL},
     {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
+    {"queue", FIELD_TEXT, AT(queue), 0, TASK_QUEUE_BYTES_MAX, NULL, FIELD_OPTIONAL},
 };
 
 static void claim_next(struct claim *c);
@@ -88,7 +90,7 @@ static void take_tasks(struct claim *c, const struct reply *r)
     for (uint32_t i = 0; i < r->job_count; i++) {
         const struct job_view *v = &r->jobs[i];
         c->held[c->held_count++] = (struct broker_held){v->job.seq, v->token};
-        c->handed[span_equal(v->queue, task_queues[RANK_LOW])]++;
+        c->handed[task_rank_of(v->queue)]++;
         task_write(&c->w, v, now, true);
     }
 }
@@ -160,7 +162,7 @@ static bool wait_for_any(struct claim *c)
     uint32_t count = 0;
     for (size_t i = 0; i < RANK_COUNT; i++)
         if (!skipped(c, (enum task_rank)i))
-            c->open[count++] = task_queues[i];
+            c->open[count++] = c->queues[i];
     if (c->held_count > 0 || c->wait_ms == 0 || count == 0 || c->left)
         return false;
     ask(c, c->open, count, 1, (uint32_t)c->wait_ms);
@@ -176,7 +178,7 @@ static void claim_next(struct claim *c)
         enum task_rank rank = step == 1 ? RANK_HIGH : RANK_LOW;
         size_t count = step == 0 ? smaller(c->low_first, left) : left;
         if (count > 0 && !skipped(c, rank)) {
-            ask(c, &task_queues[rank], 1, count, 0);
+            ask(c, &c->queues[rank], 1, count, 0);
             return;
         }
     }
@@ -202,8 +204,13 @@ static void looked(void *ctx, const struct reply *r)
 static void look(struct claim *c)
 {
     struct op *ops = arena_array(http_request(c->x)->arena, RANK_COUNT, sizeof *ops);
+    for (size_t i = 0; i < RANK_COUNT; i++) {
+        c->queues[i] = task_queue(http_request(c->x)->arena, c->queue, (enum task_rank)i);
+        if (!c->queues[i].at)
+            ops = NULL;
+    }
     for (size_t i = 0; ops && i < RANK_COUNT; i++)
-        ops[i] = (struct op){.kind = OP_QUEUE_GET, .tag = i, .queue = {.name = task_queues[i]}};
+        ops[i] = (struct op){.kind = OP_QUEUE_GET, .tag = i, .queue = {.name = c->queues[i]}};
     c->looking = RANK_COUNT;
     int err = ops ? broker_submit(c->t->broker, ops, RANK_COUNT, looked, c) : -ERR_NOMEM;
     if (err < 0)
@@ -222,9 +229,10 @@ void task_claim_handle(void *ctx, struct http_exchange *x)
         answer_error(x, -ERR_NOMEM);
         return;
     }
-    *c = (struct claim){.t = t, .x = x, .count = 1};
+    *c = (struct claim){.t = t, .x = x, .count = 1, .queue = TASK_QUEUE_DEFAULT};
     struct field_reader r = reader_of(t->broker, x, FIELDS(rows), c, &p);
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
+    if (fields_read_optional(&r, http_request(x)->body) < 0 ||
+        !task_queue_valid(arena, c->queue, &p)) {
         problem_answer(x, &p);
         return;
     }
@@ -270,7 +278,7 @@ static void one_claimed(void *ctx, const struct reply *r)
     struct json_writer w;
     one->parked = NULL;
     if (r->outcome != OUT_OK || r->job_count == 0) {
-        call_refuse(one->c, r);
+        task_refuse(one->c, r);
         return;
     }
     one->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};

@@ -89,8 +89,9 @@ void task_get_handle(void *ctx, struct http_exchange *x)
 /* ---- creating ---- */
 
 struct task_in {
-    struct span name, payload;
+    struct span name, payload, queue;
     uint8_t rank;
+    bool wait_queued;
     struct wall_time scheduled_at;
     int64_t max_retries;
     /* for the operations */
@@ -104,6 +105,8 @@ static const struct field create_rows[] = {
     {"name", FIELD_TEXT, AT(name), 0, NAME_BYTES_MAX, NULL, FIELD_REQUIRED},
     {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, FIELD_OPTIONAL},
     {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
+    {"queue", FIELD_TEXT, AT(queue), 0, TASK_QUEUE_BYTES_MAX, NULL, FIELD_OPTIONAL},
+    {"wait_queued", FIELD_BOOL, AT(wait_queued), 0, 0, NULL, FIELD_OPTIONAL},
     {"scheduled_at", FIELD_TIME, AT(scheduled_at), 0, 0, NULL, FIELD_OPTIONAL},
     {"max_retries", FIELD_INT, AT(max_retries), 0, LIMIT_ATTEMPTS - 1, NULL, FIELD_OPTIONAL},
 };
@@ -137,9 +140,14 @@ static void created(void *ctx, const struct reply *r)
     struct call *c = ctx;
     struct tasks *t = c->api;
     struct problem p;
+    const struct task_in *in = c->more;
+    struct job_ref job = {.seq = r->seq, .hi = r->id_hi};
     if (r->outcome == OUT_OK) {
         t->queued += r->state == STATE_READY;
-        look(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
+        if (in->wait_queued && r->state == STATE_READY)
+            task_queued_wait(c, job, (enum task_rank)in->rank);
+        else
+            look(c, job, show_new);
     } else if (r->outcome == OUT_NO_QUEUE) {
         make_queue(c);
     } else {
@@ -177,30 +185,43 @@ static void queue_looked(void *ctx, const struct reply *r)
     }
 }
 
+/* The number that /v1 has for this label. */
+static int64_t rank_priority(const struct broker *b, enum task_rank rank)
+{
+    int64_t priority = rank == RANK_HIGH ? 10 : -10;
+    (void)broker_label_find(b, span_text(task_ranks[rank]), &priority);
+    return priority;
+}
+
 /* false: the problem was answered. */
 static bool take_task(struct call *c, const struct field_reader *r, struct task_in *in)
 {
-    struct wall_time now = broker_now(c->broker).wall;
     struct problem p;
+    if (!task_queue_valid(c->arena, in->queue, &p)) {
+        problem_answer(c->x, &p);
+        return false;
+    }
     if (in->name.len == 0) {
         problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name", "name is empty; say what to run");
         problem_answer(c->x, &p);
         return false;
     }
     in->enqueue = (struct op_enqueue){
-        .queue = task_queues[in->rank],
+        .queue = task_queue(c->arena, in->queue, (enum task_rank)in->rank),
         .no_create = true,
         .payload_kind = in->payload.len ? PAYLOAD_JSON : PAYLOAD_NONE,
         .payload = in->payload,
         .has_priority = true,
-        .priority = task_order(in->scheduled_at.ms ? in->scheduled_at : now),
+        .priority = rank_priority(c->broker, (enum task_rank)in->rank),
         .run_at = in->scheduled_at,
+        .extra.label = span_text(task_ranks[in->rank]),
     };
     if (fields_has(r, "max_retries")) {
         in->options.max_attempts = (uint16_t)(in->max_retries + 1);
         in->enqueue.options = &in->options;
     }
-    if (task_attributes(c->arena, in->name, &in->enqueue.extra.attributes) == 0)
+    if (in->enqueue.queue.len > 0 &&
+        task_attributes(c->arena, in->name, &in->enqueue.extra.attributes) == 0)
         return true;
     answer_error(c->x, -ERR_NOMEM);
     return false;
@@ -218,6 +239,7 @@ void task_create_handle(void *ctx, struct http_exchange *x)
         return;
     }
     in->rank = RANK_LOW;
+    in->queue = TASK_QUEUE_DEFAULT;
     struct field_reader r = reader_of(b, x, FIELDS(create_rows), in, &p);
     if (fields_read(&r, http_request(x)->body) < 0) {
         problem_answer(x, &p);
@@ -237,6 +259,8 @@ void task_create_handle(void *ctx, struct http_exchange *x)
 struct list {
     uint8_t status, rank, pending;
     int64_t limit, offset;
+    struct span queue;
+    struct span queues[RANK_COUNT];
     unsigned states, ranks; /* masks */
     size_t next;            /* rank to ask */
     struct json_writer w;
@@ -248,6 +272,7 @@ struct list {
 static const struct field list_rows[] = {
     {"status", FIELD_WORD, AT(status), TASK_SCHEDULED, 0, task_words, 0},
     {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, 0},
+    {"queue", FIELD_TEXT, AT(queue), 0, TASK_QUEUE_BYTES_MAX, NULL, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
     {"offset", FIELD_INT, AT(offset), 0, INT64_MAX, NULL, 0},
 };
@@ -302,7 +327,7 @@ static void list_next(struct call *c)
         return;
     }
     c->op = (struct op){.kind = OP_PAGE,
-                        .page = {.queue = task_queues[l->next++],
+                        .page = {.queue = l->queues[l->next++],
                                  .states = l->states,
                                  .pending = l->pending,
                                  .offset = (uint64_t)l->offset,
@@ -324,9 +349,17 @@ void task_list_handle(void *ctx, struct http_exchange *x)
         return;
     }
     l->limit = LIMIT_DEFAULT;
+    l->queue = TASK_QUEUE_DEFAULT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
+    if (fields_read_query(&r, http_request(x)->query) < 0 ||
+        !task_queue_valid(c->arena, l->queue, &p)) {
         problem_answer(x, &p);
+        return;
+    }
+    for (unsigned i = 0; i < RANK_COUNT; i++)
+        l->queues[i] = task_queue(c->arena, l->queue, (enum task_rank)i);
+    if (!l->queues[RANK_HIGH].at || !l->queues[RANK_LOW].at) {
+        answer_error(x, -ERR_NOMEM);
         return;
     }
     bool all = !fields_has(&r, "status");

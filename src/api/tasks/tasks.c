@@ -3,6 +3,7 @@
 #include "api/tasks/tasks_impl.h"
 
 #include "api/v1/server/metrics.h"
+#include "base/check.h"
 #include "base/mem.h"
 
 static const struct http_route routes[] = {
@@ -24,15 +25,10 @@ static const struct http_route routes[] = {
 
 /* ---- what is counted and logged ---- */
 
-static bool own_queue(struct span queue)
-{
-    return span_equal(queue, task_queues[RANK_HIGH]) || span_equal(queue, task_queues[RANK_LOW]);
-}
-
 static void log_dead(const struct tasks *t, const struct backend_event *e)
 {
     char id[ID_UUID_BYTES];
-    if (e->reason != REASON_CRASH_LOOP && e->reason != REASON_TIMED_OUT)
+    if (e->reason != REASON_CRASH_LOOP && e->reason != REASON_LEASE_EXPIRED)
         return;
     id_uuid(id_make(e->id_hi, e->seq), id);
     log_event(t->config.log, LOG_ERROR, "task_failed", LOG_TEXT("task", id),
@@ -44,7 +40,7 @@ static bool event_cb(void *ctx, const struct broker_event *from)
 {
     struct tasks *t = ctx;
     const struct backend_event *e = &from->event;
-    if (!own_queue(e->queue))
+    if (!task_queue_own(e->queue))
         return true;
     if (e->kind == EVENT_DEAD) {
         log_dead(t, e);
@@ -120,13 +116,19 @@ static const struct op look_ops[RANK_COUNT] = {
     {.kind = OP_QUEUE_GET, .queue = {.name = {"tasks.low", 9}}},
 };
 
-static void tasks_end(struct tasks *t)
+static void timer_closed(uv_handle_t *timer)
 {
+    struct tasks *t = timer->data;
     void (*closed)(void *ctx) = t->closed;
     void *ctx = t->closed_ctx;
-    broker_listener_close(t->listener);
     mem_free(t);
     closed(ctx);
+}
+
+static void tasks_end(struct tasks *t)
+{
+    broker_listener_close(t->listener);
+    uv_close((uv_handle_t *)&t->timer, timer_closed);
 }
 
 static void looked(void *ctx, const struct reply *r)
@@ -149,11 +151,14 @@ static int tasks_open(const struct api_config *config, void **ret)
     t->looking = RANK_COUNT;
     /* Tasks of an earlier run are watched from the start on. */
     int err = broker_submit(t->broker, look_ops, RANK_COUNT, looked, t);
-    if (err < 0)
+    if (err < 0) {
         mem_free(t);
-    else
-        *ret = t;
-    return err;
+        return err;
+    }
+    CHECK(uv_timer_init(config->loop, &t->timer) == 0);
+    t->timer.data = t;
+    *ret = t;
+    return 0;
 }
 
 static void tasks_close(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx)

@@ -6,9 +6,11 @@
  *   create.c  create, get, list
  *   claim.c   claims: high before low, low with its share
  *   change.c  heartbeat, complete, fail
+ *   queued.c  creates that wait until Redis has the id of the task
  *
- * Two queues, made when the first task comes. In each the oldest goes first: a task's number of
- * priority is its scheduled time (else that of its creation), turned round. */
+ * Two queues for each queue of tasks, created with the first task: tasks.high and tasks.low for
+ * "default", tasks.NAME.high and tasks.NAME.low for another. In each the task that was due first
+ * goes first (policy by_due). */
 #pragma once
 
 #include "api/call.h"
@@ -18,8 +20,9 @@
 #define TASKS_OWNER SPAN_LITERAL(TASKS_NAME)
 
 enum task_rank { RANK_HIGH, RANK_LOW, RANK_COUNT };
-extern const struct span task_queues[RANK_COUNT];
 extern const char *const task_ranks[]; /* "high", "low", NULL */
+#define TASK_QUEUE_BYTES_MAX 100
+#define TASK_QUEUE_DEFAULT SPAN_LITERAL("default")
 
 enum task_status {
     TASK_SCHEDULED, /* not due */
@@ -38,7 +41,9 @@ struct tasks {
     struct broker *broker;
     struct broker_listener *listener; /* NULL until there is a queue to listen to */
     unsigned looking;                 /* questions of the start that are not answered yet */
-    void (*closed)(void *ctx);        /* close was called; NULL = not */
+    uv_timer_t timer;                 /* runs while creates wait (queued.c) */
+    struct queued_wait *waits;
+    void (*closed)(void *ctx); /* close was called; NULL = not */
     void *closed_ctx;
     unsigned credit; /* hundredths of a low task that are owed */
     /* since the start */
@@ -53,21 +58,41 @@ void tasks_listen(struct tasks *t);
 
 /* ---- words.c ---- */
 
+/* The queue of the engine for this queue and rank, in the arena; empty: no memory. */
+struct span task_queue(struct arena *arena, struct span name, enum task_rank rank);
+bool task_queue_own(struct span queue); /* does the name look like one of ours? */
+enum task_rank task_rank_of(struct span queue);
+/* The name is right; else the problem is set. */
+bool task_queue_valid(struct arena *arena, struct span name, struct problem *p);
+/* A refusal in the words of this API. */
+void task_problem(struct problem *p, struct arena *arena, const struct reply *r, bool draining,
+                  struct wall_time now);
+void task_refuse(struct call *c, const struct reply *r); /* answers with it */
+void problem_illegal_task(struct problem *p, struct arena *arena, enum task_status s);
+
 enum task_status task_status_of(const struct job *j, struct wall_time now);
 unsigned task_states_of(enum task_status s); /* mask */
 /* The policy of both queues, over the server's defaults. */
 void task_policy(const struct queue_policy *base, struct queue_policy *ret);
-int64_t task_order(struct wall_time due);
 /* {"name":…}, in the arena; -ERR_NOMEM. */
 MUST_CHECK int task_attributes(struct arena *arena, struct span name, struct span *ret);
 void task_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
                 bool with_token);
+/* The members without the braces. */
+void task_members(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                  bool with_token);
 
 /* ---- create.c ---- */
 
 bool task_owned(struct call *c, const struct reply *r); /* false: 404 was answered */
 bool task_path(struct http_exchange *x, struct job_ref *ret);
 void task_show(struct call *c, struct job_ref job);
+
+/* ---- queued.c ---- */
+
+/* Answers the create with 201 when the id of the task is in a list of Redis, or after
+ * tasks.queued_wait_ms, or when the Redis server does not answer; then with why. */
+void task_queued_wait(struct call *c, struct job_ref job, enum task_rank rank);
 
 #define TASKS_HANDLER(name) void name(void *ctx, struct http_exchange *x)
 TASKS_HANDLER(task_create_handle);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A task in the document's words. */
 #include "api/words.h"
+
+#include <stdio.h>
+#include <string.h>
+
 #include "api/tasks/tasks_impl.h"
 #include "core/job_error.h"
 #include "core/limits.h"
@@ -8,7 +12,6 @@
 #define LEASE_MS 300000
 #define MAX_RETRIES 3
 
-const struct span task_queues[RANK_COUNT] = {{"tasks.high", 10}, {"tasks.low", 9}};
 const char *const task_ranks[] = {"high", "low", NULL};
 const char *const task_words[] = {"SCHEDULED", "PENDING", "QUEUED",    "IN_PROGRESS",
                                   "COMPLETED", "FAILED",  "CANCELLED", NULL};
@@ -50,12 +53,115 @@ void task_policy(const struct queue_policy *base, struct queue_policy *ret)
     ret->lease_end = LEASE_END_COUNTED;
     ret->backoff = (struct backoff){.kind = BACKOFF_LIST};
     ret->ranked = true;
+    ret->by_due = true;
 }
 
-int64_t task_order(struct wall_time due)
+/* ---- queues ---- */
+
+#define PREFIX TASKS_NAME "."
+
+struct span task_queue(struct arena *arena, struct span name, enum task_rank rank)
 {
-    return -due.ms;
+    bool own = !span_equal(name, TASK_QUEUE_DEFAULT);
+    size_t room = sizeof PREFIX + name.len + sizeof ".high";
+    char *text = arena_alloc(arena, room);
+    if (!text)
+        return (struct span){NULL, 0};
+    int len = snprintf(text, room, PREFIX "%.*s%s%s", own ? (int)name.len : 0, name.at,
+                       own ? "." : "", task_ranks[rank]);
+    return span_of(text, (size_t)len);
 }
+
+static bool ends_with(struct span text, const char *end)
+{
+    size_t len = strlen(end);
+    return text.len >= len && memcmp(text.at + text.len - len, end, len) == 0;
+}
+
+bool task_queue_own(struct span queue)
+{
+    return queue.len > sizeof PREFIX && memcmp(queue.at, PREFIX, sizeof PREFIX - 1) == 0 &&
+           (ends_with(queue, ".high") || ends_with(queue, ".low"));
+}
+
+enum task_rank task_rank_of(struct span queue)
+{
+    return ends_with(queue, ".high") ? RANK_HIGH : RANK_LOW;
+}
+
+/* The name as it was sent. */
+static struct span queue_shown(struct span queue)
+{
+    size_t end = strlen(task_ranks[task_rank_of(queue)]) + 1, begin = sizeof PREFIX - 1;
+    return task_queue_own(queue) && queue.len > begin + end
+               ? span_of(queue.at + begin, queue.len - begin - end)
+               : TASK_QUEUE_DEFAULT;
+}
+
+bool task_queue_valid(struct arena *arena, struct span name, struct problem *p)
+{
+    bool right = name.len > 0 && name.len <= TASK_QUEUE_BYTES_MAX && name.at[0] != '-';
+    for (size_t i = 0; right && i < name.len; i++) {
+        char c = name.at[i];
+        right = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                c == '.' || c == '_' || c == '-';
+    }
+    if (!right)
+        problem_set(p, arena, PROBLEM_INVALID_FIELD, "queue",
+                    "queue is 1 to %d letters, digits, '.', '_' and '-', and does not begin with "
+                    "'-'",
+                    TASK_QUEUE_BYTES_MAX);
+    return right;
+}
+
+/* ---- refusals ---- */
+
+static const char *const legal_queued[] = {"claim"};
+static const char *const legal_running[] = {"heartbeat", "complete", "fail"};
+static const struct {
+    const char *const *moves;
+    size_t count;
+} legal[TASK_STATUS_COUNT] = {
+    [TASK_PENDING] = {legal_queued, 1},
+    [TASK_QUEUED] = {legal_queued, 1},
+    [TASK_IN_PROGRESS] = {legal_running, 3},
+};
+
+void problem_illegal_task(struct problem *p, struct arena *arena, enum task_status s)
+{
+    const char *ending = s == TASK_SCHEDULED ? "it can be claimed when it is due"
+                         : legal[s].count    ? "legal_moves lists what that status allows"
+                                             : "it has ended";
+    problem_set(p, arena, PROBLEM_ILLEGAL_MOVE, NULL,
+                "the task is %s, which does not allow this; %s", task_words[s], ending);
+    p->allowed = legal[s].moves;
+    p->allowed_count = legal[s].count;
+    p->state = STATE_NONE;
+}
+
+void task_problem(struct problem *p, struct arena *arena, const struct reply *r, bool draining,
+                  struct wall_time now)
+{
+    /* One that waits for its time is not due. */
+    struct job j = {.state = (uint8_t)r->state, .run_at = {now.ms + 1}};
+    problem_of_reply(p, arena, r, draining);
+    if (r->outcome != OUT_ILLEGAL)
+        return;
+    problem_illegal_task(p, arena, task_status_of(&j, now));
+}
+
+void task_refuse(struct call *c, const struct reply *r)
+{
+    struct problem p;
+    if (r->outcome != OUT_ILLEGAL) {
+        call_refuse(c, r);
+        return;
+    }
+    task_problem(&p, c->arena, r, broker_draining(c->broker), broker_now(c->broker).wall);
+    problem_answer(c->x, &p);
+}
+
+/* ---- attributes ---- */
 
 int task_attributes(struct arena *arena, struct span name, struct span *ret)
 {
@@ -120,17 +226,33 @@ static uint32_t max_retries_of(const struct job_view *v)
     return own ? o.max_attempts - 1u : MAX_RETRIES;
 }
 
+/* A heartbeat is an update, too: the lease begins again with it. */
+static struct wall_time updated_at(const struct job_view *v, struct wall_time now)
+{
+    int64_t renewed = now.ms + v->lease_left_ms - (int64_t)v->lease_ms;
+    bool leased = v->job.state == STATE_RUNNING && v->lease_left_ms >= 0 && v->lease_ms > 0;
+    return leased && renewed > v->job.since.ms ? (struct wall_time){renewed} : v->job.since;
+}
+
 void task_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
                 bool with_token)
+{
+    json_write_object(w);
+    task_members(w, v, now, with_token);
+    json_write_object_end(w);
+}
+
+void task_members(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                  bool with_token)
 {
     char uuid[ID_UUID_BYTES], token[TOKEN_TEXT_BYTES];
     bool running = v->job.state == STATE_RUNNING;
     id_uuid(id_make(v->job.id_hi, v->job.seq), uuid);
-    json_write_object(w);
     write_text(w, "id", uuid);
     write_name(w, v->extra.attributes);
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
-    write_text(w, "priority", task_ranks[span_equal(v->queue, task_queues[RANK_LOW])]);
+    write_span(w, "queue", queue_shown(v->queue));
+    write_text(w, "priority", task_ranks[task_rank_of(v->queue)]);
     write_text(w, "status", task_words[task_status_of(&v->job, now)]);
     write_time(w, "scheduled_at", v->job.run_at);
     write_uint(w, "retry_count", retries_of(&v->job));
@@ -144,6 +266,5 @@ void task_write(struct json_writer *w, const struct job_view *v, struct wall_tim
     write_bytes(w, "result", v->result_kind, v->result);
     write_text_or_null(w, "error", job_error_split(v->error).text);
     write_time(w, "created_at", id_time(v->job.id_hi));
-    write_time(w, "updated_at", v->job.since);
-    json_write_object_end(w);
+    write_time(w, "updated_at", updated_at(v, now));
 }

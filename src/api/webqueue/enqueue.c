@@ -124,6 +124,7 @@ static void made_reply(void *ctx, const struct reply *r)
     struct problem p;
     if (r->outcome == OUT_OK) {
         e->type->defined = true;
+        web_alerts_put(e->type->w);
         enqueue_submit(e);
         return;
     }

@@ -81,6 +81,8 @@ static void look_end(struct web_type *t)
     struct webqueue *w = t->w;
     t->looking = false;
     w->looking--;
+    if (t->defined)
+        web_alerts_put(w);
     if (w->looking == 0 && w->closed)
         webqueue_api.close(w, w->closed, w->closed_ctx);
 }

@@ -71,6 +71,8 @@ static int webqueue_open(const struct api_config *config, void **ret)
         return -ERR_NOMEM;
     w->broker = config->broker;
     w->base = *config->policy;
+    if (config->webqueue_alerts)
+        w->alerts = *config->webqueue_alerts;
     w->type_count = config->webqueue_type_count;
     w->types = mem_array(w->type_count, sizeof *w->types);
     w->names = mem_array(w->type_count, sizeof *w->names);

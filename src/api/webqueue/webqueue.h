@@ -22,6 +22,13 @@ struct webqueue_type {
     uint16_t retries;    /* of a failed job, by itself */
 };
 
+/* The numbers of the three alerts of its queues; 0 = the alert is not created. */
+struct webqueue_alerts {
+    uint32_t depth;         /* more pending jobs than this */
+    uint32_t error_percent; /* more errors than this, of at least 20 ends in 5 minutes */
+    uint32_t idle_ms;       /* no dequeue for this long while something is ready */
+};
+
 extern const struct api webqueue_api;
 
 /* The unique key of a path: itself, or when it is too long for one, its beginning and a hash. at =

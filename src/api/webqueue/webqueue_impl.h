@@ -4,6 +4,7 @@
 
 #include "api/call.h"
 #include "api/webqueue/webqueue.h"
+#include "core/alerts/alert.h"
 
 /* In the order of the words: pending, running, completed, error. */
 enum web_status { WEB_PENDING, WEB_RUNNING, WEB_COMPLETED, WEB_ERROR, WEB_STATUS_COUNT };
@@ -25,13 +26,19 @@ struct web_type {
     bool looking; /* an operation to make it so is under way */
 };
 
+#define WEB_ALERTS 3
+
 struct webqueue {
     struct broker *broker;
     struct queue_policy base; /* the server's defaults */
     struct web_type *types;
     const char **names; /* of the types, for refusals */
     size_t type_count;
-    size_t looking; /* types that are */
+    size_t looking; /* types that are, and alerts that are being put */
+    struct webqueue_alerts alerts;
+    struct alert_rule alert_rules[WEB_ALERTS];
+    struct op alert_ops[WEB_ALERTS];
+    bool alerts_put; /* they were, or are being */
     void (*closed)(void *ctx);
     void *closed_ctx;
 };
@@ -49,6 +56,9 @@ struct web_type *type_of_queue(const struct webqueue *w, struct span queue);
 void type_look(struct web_type *t);
 /* The policy of a new queue of this type. */
 void type_policy(const struct web_type *t, struct queue_policy *ret);
+
+/* Sees to it, in the background, that the alerts of this API's queues are there. */
+void web_alerts_put(struct webqueue *w);
 
 /* Which queues a request means: all types, or the one named; of all libraries or one. */
 struct web_scope {

@@ -77,9 +77,29 @@ void dispatch_after(struct dispatch *d)
     end_settles(d);
 }
 
+#define LEADER_TTL_MS 10000
+#define SHOWN_PER_TTL 5
+
+/* People and monitoring find the leader where the document has it; the lease itself is in the
+ * store. A node that leads no more lets the key run out. */
+static void show_leader(struct dispatch *d)
+{
+    const char *key = d->config.leader_key;
+    int64_t ttl = d->config.leader_ttl_ms ? d->config.leader_ttl_ms : LEADER_TTL_MS;
+    struct backend_cluster cluster;
+    if (!key || !*key || !backend_leads(d->inner) ||
+        dispatch_ms() - d->shown_ms < ttl / SHOWN_PER_TTL)
+        return;
+    d->shown_ms = dispatch_ms();
+    backend_cluster(d->inner, &cluster);
+    for (size_t i = 0; i < SIDE_COUNT; i++)
+        side_show_leader(&d->sides[i], key, cluster.leader_epoch, ttl);
+}
+
 static void timer_cb(uv_timer_t *timer)
 {
     struct dispatch *d = timer->data;
+    show_leader(d);
     for (size_t i = 0; i < SIDE_COUNT; i++)
         if (redis_conn_down(d->sides[i].conn))
             redis_conn_open(d->sides[i].conn);
@@ -275,6 +295,7 @@ int backend_open_dispatch(struct backend *inner, const struct backend_config *co
     d->inner = inner;
     d->config = *config;
     d->interval_ms = dispatch->interval_ms;
+    d->batch = dispatch->batch;
     d->walk_now = true;
     d->timer.data = d;
     map64_init(&d->busy);

@@ -14,6 +14,7 @@ struct dispatch_config {
     const struct span *urgent; /* queues whose jobs go to high; * stands for anything */
     size_t urgent_count;
     int64_t interval_ms; /* the leader looks so often for what is pending or was lost */
+    uint32_t batch;      /* pending jobs that it reads at once */
 };
 
 /* Owns inner, also on failure; config says `dispatches`. Redis need not be there yet: jobs are

@@ -56,6 +56,8 @@ struct dispatch {
     struct span *urgent;
     size_t urgent_count;
     int64_t interval_ms;
+    uint32_t batch;
+    int64_t shown_ms; /* when the leader last showed itself in Redis */
     struct side sides[SIDE_COUNT];
     uint64_t seen; /* events up to here were looked at */
     backend_news_fn news;
@@ -82,6 +84,7 @@ void side_close(struct side *s);
 struct side *side_of(struct dispatch *d, struct span queue);
 void side_key(const struct side *s, struct span queue, struct rargs *a); /* the list's name */
 bool side_up(const struct side *s);
+void side_show_leader(struct side *s, const char *key, uint64_t epoch, int64_t ttl_ms);
 /* Unless it is on its way already. */
 void push_add(struct dispatch *d, struct span queue, struct job_ref job);
 void push_again(struct dispatch *d, struct span queue, struct job_ref job); /* … also then */

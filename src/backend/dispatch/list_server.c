@@ -3,6 +3,7 @@
  * times; then the job stays pending, and the leader's loop finds it. */
 #include "backend/dispatch/impl.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -59,6 +60,30 @@ void side_key(const struct side *s, struct span queue, struct rargs *a)
 bool side_up(const struct side *s)
 {
     return s->greeted && redis_conn_open_now(s->conn);
+}
+
+static void shown_cb(void *ctx, redisReply *r)
+{
+    (void)ctx;
+    if (r)
+        freeReplyObject(r);
+}
+
+void side_show_leader(struct side *s, const char *key, uint64_t epoch, int64_t ttl_ms)
+{
+    struct rargs a;
+    char value[64];
+    if (!side_up(s))
+        return;
+    snprintf(value, sizeof value, "node %u epoch %" PRIu64, s->d->config.node, epoch);
+    redis_args_init(&a);
+    redis_args_text(&a, "SET");
+    redis_args_text(&a, key);
+    redis_args_text(&a, value);
+    redis_args_text(&a, "PX");
+    redis_args_int(&a, ttl_ms);
+    redis_conn_send(s->conn, &a, shown_cb, s);
+    redis_args_done(&a);
 }
 
 /* --- a job that is dispatched is marked so, many at a time --- */
@@ -147,8 +172,10 @@ void push_add(struct dispatch *d, struct span queue, struct job_ref job)
 void push_again(struct dispatch *d, struct span queue, struct job_ref job)
 {
     struct push *p = push_new(d, queue);
-    if (!p)
+    if (!p) { /* its server is unavailable, or too many are waiting: the leader finds it */
+        d->failed++;
         return;
+    }
     if (map64_put(&d->busy, job.seq, 1) != 0) {
         mem_free(p);
         return;
@@ -238,8 +265,10 @@ static void side_wake(struct side *s)
     if (s->resume_ms > dispatch_ms() && !s->d->closing)
         return;
     s->resume_ms = 0;
-    while (s->waiting.first && (!side_up(s) || s->d->closing))
+    while (s->waiting.first && (!side_up(s) || s->d->closing)) {
+        s->d->failed += !s->d->closing;
         push_drop(s->d, list_take(&s->waiting));
+    }
     while (s->waiting.first && s->sent.count < PUSHES_AT_ONCE)
         push_send(list_take(&s->waiting));
 }

@@ -11,7 +11,6 @@
 
 #include "base/mem.h"
 
-#define PENDING_PAGE 100
 #define PENDING_PAGES 50 /* of one walk; the next goes on behind them */
 #define YOUNG_MS 2000    /* whoever made it ready may be about to push it */
 #define LOST_LOOKS 3
@@ -82,7 +81,7 @@ static void pending_cb(void *ctx, const struct reply *r)
             push_add(d, r->jobs[i].queue, (struct job_ref){.seq = j->seq, .hi = j->id_hi});
         w->after = j->seq;
     }
-    if (r->job_count < PENDING_PAGE || ++w->pages >= PENDING_PAGES)
+    if (r->job_count < d->batch || ++w->pages >= PENDING_PAGES)
         w->step = WALK_QUEUES;
     pushes_wake(d);
     walk_on(w);
@@ -250,7 +249,7 @@ static bool rebuild_begin(struct walk *w)
 
 static void ask_pending(struct walk *w)
 {
-    w->op = (struct op){.kind = OP_PENDING, .pending = {.after = w->after, .limit = PENDING_PAGE}};
+    w->op = (struct op){.kind = OP_PENDING, .pending = {.after = w->after, .limit = w->d->batch}};
     ask(w, pending_cb);
 }
 

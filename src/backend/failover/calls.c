@@ -27,7 +27,8 @@ static size_t job_offset(const struct op *op)
 static bool is_plain(const struct op_enqueue *want)
 {
     return want->extra.unique.len == 0 && want->idempotency_key.len == 0 &&
-           want->extra.undelivered.len == 0 && !want->past && want->id.seq == 0;
+           want->extra.undelivered.len == 0 && !want->past && want->id.seq == 0 &&
+           want->instead_of.seq == 0;
 }
 
 /* Whether the spool can answer it. Queues have other numbers there. */

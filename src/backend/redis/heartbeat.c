@@ -78,6 +78,8 @@ void rd_heartbeat_begin(struct item *it)
     redis_args_text(a, told);
     redis_args_int(a, shared_leader_ttl_ms(&s->sh));
     redis_args_int(a, NODE_OTHER_MS);
+    redis_args_text(a, s->sh.config.leader_key ? s->sh.config.leader_key : "");
+    redis_args_int(a, s->sh.config.node);
     /* Who leads is to know what is due before others ask: nothing follows until it is answered. */
     rd_item_send(it, STAGE_ASKING, heartbeat_cb);
 }

@@ -41,6 +41,10 @@ static bool elsewhere(const struct router *r, struct span queue)
 
 static const char *refuse_enqueue(const struct router *r, const struct op *op)
 {
+    uint64_t old = op->enqueue.instead_of.seq;
+    if (old && router_child_by_number(r, router_slot(old)) != router_child_of(r, op->enqueue.queue))
+        return "the dead job and this queue are kept by different backends, which cannot commit "
+               "together: requeue the job itself";
     if (op->enqueue.moved || op->enqueue.id.seq)
         return "a job that brings its id can only be given to the backend itself";
     return op->enqueue.extra.undelivered.len > 0 && elsewhere(r, op->enqueue.queue)
@@ -216,5 +220,8 @@ void router_plan(struct router *r, struct router_call *c)
         if (info->queue)
             memcpy(&queue, (const char *)c->base.op + info->queue, sizeof queue);
         give_to(c, router_child_of(r, queue));
+        if (c->base.op->kind == OP_ENQUEUE && c->base.inner.enqueue.instead_of.seq)
+            c->base.inner.enqueue.instead_of.seq =
+                router_seq_in(c->base.inner.enqueue.instead_of.seq);
     }
 }

@@ -8,6 +8,7 @@ static void view_lease(const struct row *row, struct wall_time now, struct job_v
 {
     ret->token = row->token;
     ret->lease_ms = row->lease_ms;
+    ret->limits = row->limits;
     ret->worker = row->worker;
     ret->started_at = row->started_at;
     if (row->lease_ms)
@@ -29,6 +30,7 @@ static void view_its_queue(const struct row *row, const struct wqueue *q, struct
     rules_of(&q->policy, has_own ? &own : NULL, &rules);
     ret->own_lease_ms = rules.lease_ms;
     ret->require_token = q->policy.require_token;
+    ret->by_due = q->policy.by_due;
 }
 
 void row_view(const struct row *row, const struct wqueue *q, struct wall_time now, bool body,

@@ -5,8 +5,10 @@
 uint64_t op_seq(const struct op *op)
 {
     switch ((int)op->kind) {
-    case OP_ENQUEUE: /* it may come with its id, and be there already */
-        return op->enqueue.moved ? op->enqueue.moved->seq : op->enqueue.id.seq;
+    case OP_ENQUEUE: /* it may come with its id, and be there already; or take another's place */
+        return op->enqueue.moved            ? op->enqueue.moved->seq
+               : op->enqueue.instead_of.seq ? op->enqueue.instead_of.seq
+                                            : op->enqueue.id.seq;
     case OP_ACK:
     case OP_FAIL:
     case OP_EXTEND:

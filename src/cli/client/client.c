@@ -69,7 +69,22 @@ static const struct option kv_options[] = {
     {"expires_at", 0, "TIME", "set: the key expires at this time (RFC 3339)", OPTION_TEXT},
 };
 
-static const struct option alerts_options[] = {CLIENT_OPTIONS, CLIENT_YES_OPTION};
+static const struct option alerts_options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_YES_OPTION,
+    {"on", 0, "dead|schedule_failed|deep|error_share|no_claim|capacity",
+     "create: what the rule is about", OPTION_CHOICE},
+    {"queue", 0, "PATTERN", "queues that it is about; * stands for anything", OPTION_TEXT},
+    {"depth", 0, "N",
+     "deep: this many waiting jobs; 0 means the queue's warn_depth, or 10,000 if it has none",
+     OPTION_NUMBER},
+    {"percent", 0, "N", "error_share: more than this; capacity: at least this", OPTION_NUMBER},
+    {"window", 0, "DURATION", "error_share: the time that is looked at", OPTION_DURATION},
+    {"min_ends", 0, "N", "error_share: fewer ended attempts say nothing", OPTION_NUMBER},
+    {"after", 0, "DURATION", "no_claim: no claim for this long", OPTION_DURATION},
+    {"url", 0, "URL", "the webhook that gets the notices", OPTION_TEXT},
+    {"enabled", 0, "true|false", "whether the rule is in force", OPTION_SWITCH},
+};
 
 static const struct option enqueue_options[] = {
     CLIENT_OPTIONS,
@@ -81,6 +96,8 @@ static const struct option enqueue_options[] = {
      OPTION_CHOICE},
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
     {"lease", 0, "DURATION", "how long a claim holds the job", OPTION_DURATION},
+    {"timeout", 0, "DURATION", "how long an attempt may run, however often its lease is extended",
+     OPTION_DURATION},
     {"backoff", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
     {"expires_at", 0, "TIME", "the job becomes dead if it is not started by this time",
      OPTION_TEXT},
@@ -152,6 +169,7 @@ static const struct option jobs_options[] = {
 static const struct option cancel_options[] = {
     CLIENT_OPTIONS,
     FILTER_OPTIONS("jobs in these states; required"),
+    {"force", 'f', NULL, "take running jobs from their workers at once", OPTION_FLAG},
 };
 
 static const struct option requeue_options[] = {
@@ -247,10 +265,10 @@ const struct command client_commands[] = {
      "  list [PREFIX]   list the keys that begin with PREFIX, in order\n"
      "A key is a text, or a JSON array of parts: '[\"user\",7]'.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(kv_options), 1, 3, client_kv},
-    {"alerts", "[[delete] NAME]", "show alert rules and what they have raised",
-     "Without arguments, lists all rules; with NAME alone, shows that rule. `delete` deletes the\n"
-     "rule and its notices; on a terminal it asks, unless --yes is given. A rule is created with\n"
-     "PUT /v1/alerts/NAME.\n" EXIT_STATUS "\n",
+    {"alerts", "[[create|set|delete] NAME]", "show or change alert rules, and what they raised",
+     "Without arguments, lists all rules; with NAME alone, shows that rule. `create` creates a\n"
+     "rule and needs --on; `set` changes what the options name. `delete` deletes the rule and its\n"
+     "notices; on a terminal it asks, unless --yes is given.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(alerts_options), 0, 2, client_alerts},
     {"enqueue", "QUEUE [PAYLOAD]", "enqueue a job, or one for each line of input",
      "PAYLOAD is JSON, `-` for standard input, or `@FILE` for a file; `null` is a job without\n"
@@ -288,7 +306,9 @@ const struct command client_commands[] = {
      COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
     {"cancel", "[ID...]", "cancel jobs",
      "Give the IDs of the jobs, or a queue with --queue and the states of its jobs with --state\n"
-     "(scheduled, ready, running). A running job is taken from its worker.\n" ASKS(
+     "(scheduled, ready, running). The worker of a running job is told to stop. The job is\n"
+     "cancelled when the worker gives it up, and at the latest after the queue's cancel_grace_ms;\n"
+     "it is done if the worker completes it before. With --force it is cancelled at once.\n" ASKS(
          "--queue shows", "asks") EXIT_STATUS "\n",
      COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
     {"stats", "[QUEUE]", "show statistics of the server or of one queue",

@@ -36,6 +36,7 @@ enum client_field_kind {
     CLIENT_FIELD_FALSE,          /* a flag; its presence is false */
     CLIENT_FIELD_HEADERS,        /* a list option: NAME=VALUE each; becomes an object */
     CLIENT_FIELD_FILE,           /* a file option: the text in it */
+    CLIENT_FIELD_FLAG,           /* a flag; its presence is true */
 };
 
 struct client_field {

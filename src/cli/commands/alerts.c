@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast alerts: the rules, one rule, and its end. */
+/* holdfast alerts: the rules, one rule, its creation, its changes and its end. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -96,8 +96,79 @@ static int delete (struct client_session *s, const char *name)
     return one(s, "DELETE", name);
 }
 
+/* ---- create and set ---- */
+
+/* Members of a rule that are numbers, and their options. */
+static const struct {
+    const char *option, *member;
+} numbers[] = {{"depth", "depth"},
+               {"percent", "percent"},
+               {"window", "window_ms"},
+               {"min_ends", "min_ends"},
+               {"after", "after_ms"}};
+
+static void write_option(struct client_session *s, const char *name)
+{
+    const char *text = arguments_text(s->args, name, NULL);
+    if (!text)
+        return;
+    json_write_key(&s->writer, name);
+    json_write_text(&s->writer, span_text(text));
+}
+
+static int rule_body(struct client_session *s)
+{
+    const char *url = arguments_text(s->args, "url", NULL);
+    const char *enabled = arguments_text(s->args, "enabled", NULL);
+    client_body_begin(s);
+    write_option(s, "on");
+    write_option(s, "queue");
+    for (size_t i = 0; i < CLIENT_COUNT(numbers); i++) {
+        if (!arguments_has(s->args, numbers[i].option))
+            continue;
+        json_write_key(&s->writer, numbers[i].member);
+        json_write_int(&s->writer, arguments_number(s->args, numbers[i].option, 0));
+    }
+    if (enabled) {
+        json_write_key(&s->writer, "enabled");
+        json_write_bool(&s->writer, strcmp(enabled, "true") == 0);
+    }
+    if (url) {
+        json_write_key(&s->writer, "webhook");
+        json_write_object(&s->writer);
+        json_write_key(&s->writer, "url");
+        json_write_text(&s->writer, span_text(url));
+        json_write_object_end(&s->writer);
+    }
+    return client_body_end(s);
+}
+
+static int rule_put(struct client_session *s, const char *name, bool creates)
+{
+    if (creates && !arguments_has(s->args, "on"))
+        return client_complain(CLIENT_USAGE, "`alerts create` needs --on: what the rule is about");
+    int status = rule_body(s);
+    if (status != CLIENT_DONE)
+        return status;
+    client_path_add(&s->path, "/v1/alerts/");
+    client_path_encode(&s->path, name);
+    status = client_ask_with(
+        s, (struct client_request){.method = creates ? "PUT" : "PATCH",
+                                   .headers = {creates ? "If-None-Match: *" : NULL}});
+    if (status != CLIENT_DONE)
+        return status;
+    if (s->json)
+        return client_print_json(s);
+    client_show_object(stdout, client_answer(s), &s->arena);
+    return CLIENT_DONE;
+}
+
 static int alerts(struct client_session *s)
 {
+    const char *verb = s->args->word_count > 1 ? s->args->words[0] : "";
+    bool creates = strcmp(verb, "create") == 0;
+    if (creates || strcmp(verb, "set") == 0)
+        return rule_put(s, s->args->words[1], creates);
     bool removes = s->args->word_count > 0 && strcmp(s->args->words[0], "delete") == 0;
     if (arguments_has(s->args, "yes") && !removes)
         return client_complain(CLIENT_USAGE, "--yes goes with `alerts delete NAME`");
@@ -110,9 +181,10 @@ static int alerts(struct client_session *s)
         return one(s, "GET", s->args->words[0]);
     if (removes)
         return delete (s, s->args->words[1]);
-    return client_complain(CLIENT_USAGE,
-                           "'%s' is nothing that can be done to an alert; it must be delete",
-                           s->args->words[0]);
+    return client_complain(
+        CLIENT_USAGE,
+        "'%s' is nothing that can be done to an alert; it must be create, set or delete",
+        s->args->words[0]);
 }
 
 int client_alerts(const struct command *cmd, const struct arguments *args)

@@ -40,7 +40,7 @@ struct alert_rule {
     bool enabled;
     bool with_payload;  /* dead: the notice carries the job's payload */
     struct span queue;  /* a name, or a pattern in which * stands for anything */
-    uint64_t depth;     /* deep: waiting jobs; 0 = the queue's warn_depth */
+    uint64_t depth;     /* deep: waiting jobs; 0 = the queue's warn_depth, else 10,000 */
     uint32_t percent;   /* error_share: more than; capacity: at least */
     uint32_t window_ms; /* error_share */
     uint32_t min_ends;  /* error_share: fewer attempts say nothing */

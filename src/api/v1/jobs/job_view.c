@@ -16,12 +16,21 @@ static struct wall_time lease_until(int64_t left_ms, struct wall_time now)
     return (struct wall_time){now.ms + left_ms};
 }
 
-static void write_state(struct json_writer *w, const struct job *j)
+void cancel_write(struct json_writer *w, const struct lease_news *lease)
 {
+    if (lease->cancel_by.ms == 0)
+        return;
+    write_bool(w, "cancel", true);
+    write_time(w, "cancel_deadline", lease->cancel_by);
+}
+
+static void write_state(struct json_writer *w, const struct job_view *v)
+{
+    const struct job *j = &v->job;
     write_text(w, "state", state_name((enum job_state)j->state));
     if (j->reason != REASON_NONE)
         write_text(w, "reason", reason_name((enum job_reason)j->reason));
-    write_int(w, "priority", j->priority);
+    write_int(w, "priority", view_priority(v));
 }
 
 static void write_counts(struct json_writer *w, const struct job_view *v)
@@ -43,6 +52,8 @@ static void write_options(struct json_writer *w, const struct job_view *v)
         write_uint(w, "max_crashes", o.max_crashes);
     if (o.lease_ms != 0)
         write_uint(w, "lease_ms", o.lease_ms);
+    if (o.timeout_ms != 0)
+        write_uint(w, "timeout_ms", o.timeout_ms);
     if (o.has_backoff)
         backoff_write(w, &o.backoff);
 }
@@ -58,6 +69,9 @@ static void write_times(struct json_writer *w, const struct job_view *v, struct 
         if (ends && v->lease_left_ms >= 0)
             write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
         write_span_if(w, "worker", v->worker);
+        write_time_if(w, "timeout_at", timeout_at(&v->limits, v->started_at));
+        write_time_if(w, "cancel_requested_at", v->limits.cancel_at);
+        write_time_if(w, "cancel_deadline", cancel_deadline(&v->limits));
     }
     if (v->holder.seq != 0)
         write_id(w, "job", v->holder.hi, v->holder.seq);
@@ -145,7 +159,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     id_uuid(id_make(v->job.id_hi, v->job.seq), uuid);
     write_text(w, "uuid", uuid);
     write_span(w, "queue", v->queue);
-    write_state(w, &v->job);
+    write_state(w, v);
     write_counts(w, v);
     write_options(w, v);
     write_times(w, v, now);
@@ -167,9 +181,13 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     token_text(v->token, token);
     write_text(w, "token", token);
     write_uint(w, "attempt", job_attempts(&v->job));
-    write_int(w, "priority", v->job.priority);
+    write_int(w, "priority", view_priority(v));
     write_uint(w, "lease_ms", v->lease_ms);
-    write_time(w, "lease_until", lease_until(v->lease_ms, now));
+    write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
+    if (v->limits.timeout_ms != 0) {
+        write_uint(w, "timeout_ms", v->limits.timeout_ms);
+        write_time(w, "timeout_at", lease_until(v->limits.timeout_ms, now));
+    }
     write_time(w, "created_at", id_time(v->job.id_hi));
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
     write_keys(w, v);

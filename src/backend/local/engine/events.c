@@ -155,9 +155,9 @@ void events_depth(struct engine *e, struct queue *q)
 
 static enum event_kind back_kind(uint8_t reason)
 {
-    if (reason == REASON_FAILED)
+    if (reason == REASON_FAILED || reason == REASON_TIMED_OUT)
         return EVENT_RETRIED;
-    return reason == REASON_TIMED_OUT ? EVENT_CRASHED : EVENT_RELEASED;
+    return reason == REASON_LEASE_EXPIRED ? EVENT_CRASHED : EVENT_RELEASED;
 }
 
 /* By kind of record, one up; 0 = none. Those about queues come from where they are made. */
@@ -167,6 +167,7 @@ static const uint8_t kinds[UINT8_MAX + 1] = {
     [REC_JOB_DONE] = 1 + EVENT_DONE,           [REC_JOB_DEAD] = 1 + EVENT_DEAD,
     [REC_JOB_CANCELLED] = 1 + EVENT_CANCELLED, [REC_JOB_REQUEUED] = 1 + EVENT_REQUEUED,
     [REC_JOB_PATCHED] = 1 + EVENT_PATCHED,
+    [REC_JOB_CANCEL_REQUESTED] = 1 + EVENT_CANCEL_REQUESTED,
 };
 
 void events_record(struct engine *e, const struct record *r)

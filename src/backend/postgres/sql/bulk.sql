@@ -35,7 +35,7 @@ FOR UPDATE OF j;
 
 -- name: lock_number
 -- Locks the queue $1 as lock_shared does.
-SELECT pg_advisory_xact_lock_shared(${lock_class(queue)}, $1::int4) IS NULL;
+SELECT pg_advisory_xact_lock_shared(${lock_class(queues)}, $1::int4) IS NULL;
 
 -- name: bulk_step
 -- Writes how far the bulk action $1 is: sequence ($2), changed ($3), refused ($4), epoch of its node ($5).

@@ -117,7 +117,7 @@ FOR UPDATE SKIP LOCKED;
 -- Removes up to $1 jobs of queues that were purged or deleted; returns how many.
 WITH v AS MATERIALIZED (
     SELECT d.seq
-    FROM @queue q
+    FROM @queues q
     CROSS JOIN LATERAL (
         (
             SELECT seq
@@ -162,7 +162,7 @@ FROM d;
 -- Ends the purge of queues in which nothing is left to remove, and removes the deleted ones.
 WITH q AS (
     SELECT q.number, q.deleted
-    FROM @queue q
+    FROM @queues q
     WHERE q.purging AND NOT EXISTS (
         SELECT
         FROM @job j
@@ -181,9 +181,9 @@ WITH q AS (
         WHERE j.queue = q.number AND j.state = ${running}
     )))
 ), g AS (
-    DELETE FROM @queue
+    DELETE FROM @queues
     USING q
-    WHERE queue.number = q.number AND q.deleted
+    WHERE queues.number = q.number AND q.deleted
 ), t AS (
     DELETE FROM @total
     USING q
@@ -193,17 +193,17 @@ WITH q AS (
     USING q
     WHERE hour.queue = q.number AND q.deleted
 )
-UPDATE @queue
+UPDATE @queues
 SET purging = false
 FROM q
-WHERE queue.number = q.number AND NOT q.deleted;
+WHERE queues.number = q.number AND NOT q.deleted;
 
 -- name: due_retention
 -- Removes finished and dead jobs that their queue does not keep any longer: too many, or too old at $1. At
 -- most $2; $3 is the hour. Returns how many of each queue.
 WITH v AS MATERIALIZED (
     SELECT d.seq, d.queue, d.state
-    FROM @queue q
+    FROM @queues q
     JOIN @total t ON t.queue = q.number
     CROSS JOIN LATERAL ((${beyond(${done}; t.jobs_done; q.keep_done; q.keep_done_ms)}) UNION ALL
         (${beyond(${cancelled}; t.jobs_cancelled; q.keep_done; q.keep_done_ms)}) UNION ALL
@@ -266,7 +266,7 @@ WHERE hour < $1::int4;
 -- name: resumed
 -- Returns the queues whose pause ended between $1 and $2.
 SELECT number, name
-FROM @queue
+FROM @queues
 WHERE NOT deleted AND paused_until > $1::int8 AND paused_until <= $2::int8;
 
 -- name: fold
@@ -327,7 +327,7 @@ SELECT coalesce(
 ), coalesce(
     (
         SELECT min(paused_until)
-        FROM @queue
+        FROM @queues
         WHERE NOT deleted AND paused_until > $1::int8
     ), 0
 ), coalesce(
@@ -350,7 +350,7 @@ SELECT coalesce(
     (
         SELECT min(least(${oldest(${done})} + q.keep_done_ms, ${oldest(${cancelled})} + q.keep_done_ms,
             ${oldest(${dead})} + q.keep_dead_ms))
-        FROM @queue q
+        FROM @queues q
         WHERE $2::bool AND NOT q.deleted
     ), 0
 );
@@ -358,7 +358,7 @@ SELECT coalesce(
 -- name: figures
 -- Returns the figures of the store: jobs by state, idempotency keys, queues, keys and their bytes, pending
 -- and dead notices.
-SELECT x.*, k.idempotency_keys, (SELECT count(*) FROM @queue WHERE NOT deleted)::int8, k.kv_keys,
+SELECT x.*, k.idempotency_keys, (SELECT count(*) FROM @queues WHERE NOT deleted)::int8, k.kv_keys,
     k.kv_bytes, (
     SELECT count(*)
     FROM @notice
@@ -410,7 +410,7 @@ WITH RECURSIVE h AS (
     LEFT JOIN LATERAL (
         SELECT j.state
         FROM @job j
-        JOIN @queue q ON ${shown}
+        JOIN @queues q ON ${shown}
         WHERE j.seq = h.holder
     ) k ON true
     WHERE h.holder IS NOT NULL AND (k.state IS NULL OR k.state > ${running})

@@ -4,10 +4,10 @@
 -- name: lock_shared
 -- Locks the queues of a unit against units that change a queue as a whole. Takes names ($1) and jobs ($2);
 -- returns numbers. In ascending order, so that two units never wait for each other.
-SELECT n, pg_advisory_xact_lock_shared(${lock_class(queue)}, n) IS NULL
+SELECT n, pg_advisory_xact_lock_shared(${lock_class(queues)}, n) IS NULL
 FROM (
     SELECT number AS n
-    FROM @queue
+    FROM @queues
     WHERE name = ANY ($1::text[]) AND NOT deleted
     UNION
     SELECT queue
@@ -18,10 +18,10 @@ FROM (
 
 -- name: lock_alone
 -- The same for a unit that changes a queue as a whole: it excludes every other unit.
-SELECT n, pg_advisory_xact_lock(${lock_class(queue)}, n) IS NULL
+SELECT n, pg_advisory_xact_lock(${lock_class(queues)}, n) IS NULL
 FROM (
     SELECT number AS n
-    FROM @queue
+    FROM @queues
     WHERE name = ANY ($1::text[]) AND NOT deleted
     UNION
     SELECT queue
@@ -37,17 +37,17 @@ FROM generate_series(1, $1::int4);
 
 -- name: numbers
 -- Draws $1 numbers for new queues; returns each with the number of queues there are.
-SELECT nextval('@queue_number')::int4, (SELECT count(*) FROM @queue WHERE NOT deleted)::int8
+SELECT nextval('@queue_number')::int4, (SELECT count(*) FROM @queues WHERE NOT deleted)::int8
 FROM generate_series(1, $1::int4);
 
 -- name: queues
 -- Returns the queues with these names ($1), of these jobs ($2) and with these numbers ($3).
 SELECT ${queue_columns}
-FROM @queue q
+FROM @queues q
 WHERE q.name = ANY ($1::text[]) AND NOT q.deleted
 UNION ALL
 SELECT ${queue_columns}
-FROM @queue q
+FROM @queues q
 WHERE q.number = ANY (ARRAY(
     SELECT j.queue
     FROM @job j
@@ -58,7 +58,7 @@ WHERE q.number = ANY (ARRAY(
 -- Returns the sums of the queues with these names ($1) and of these jobs ($2).
 ${counts_of(ARRAY(
     SELECT number
-    FROM @queue
+    FROM @queues
     WHERE name = ANY ($1::text[]) AND NOT deleted
     UNION
     SELECT queue
@@ -79,7 +79,7 @@ FOR UPDATE;
 -- the manual time or 0 ($3). Small bodies are returned along with the job.
 SELECT c.*
 FROM unnest($1::text[], $2::int4[]) w(name, n)
-JOIN @queue q ON q.name = w.name AND NOT q.deleted AND q.paused_until <= ${now($3)}
+JOIN @queues q ON q.name = w.name AND NOT q.deleted AND q.paused_until <= ${now($3)}
 CROSS JOIN LATERAL (
     SELECT ${job_columns}, CASE WHEN j.payload_bytes <= ${small_payload_bytes} THEN j.payload END AS small,
         CASE WHEN length(j.result) <= ${small_payload_bytes} THEN j.result END AS result, j.error
@@ -95,7 +95,7 @@ CROSS JOIN LATERAL (
 -- Returns and locks the jobs that hold these unique keys ($2) in these queues ($1).
 SELECT ${job_columns}
 FROM unnest($1::text[], $2::text[]) w(name, key)
-JOIN @queue q ON q.name = w.name AND NOT q.deleted
+JOIN @queues q ON q.name = w.name AND NOT q.deleted
 JOIN @job j ON j.queue = q.number AND j.unique_key = w.key AND j.holds_key
 ORDER BY j.seq
 FOR UPDATE OF j;
@@ -120,7 +120,7 @@ FOR UPDATE;
 -- name: nonce_queues
 -- Returns the queues of these jobs. Takes nonces ($1).
 SELECT ${queue_columns}
-FROM @queue q
+FROM @queues q
 WHERE q.number = ANY (ARRAY(
     SELECT j.queue
     FROM @job j
@@ -129,7 +129,7 @@ WHERE q.number = ANY (ARRAY(
 
 -- name: nonce_lock
 -- Locks these queues as lock_shared does. Takes nonces ($1).
-SELECT n, pg_advisory_xact_lock_shared(${lock_class(queue)}, n) IS NULL
+SELECT n, pg_advisory_xact_lock_shared(${lock_class(queues)}, n) IS NULL
 FROM (
     SELECT DISTINCT queue AS n
     FROM @job
@@ -187,7 +187,7 @@ SELECT ${job_columns}, NULL::bytea, NULL::bytea, j.error, ${queue_shown}, (
     WHERE ${may_share(k)}
 )::int8
 FROM @job j
-JOIN @queue q ON q.number = j.queue
+JOIN @queues q ON q.number = j.queue
 WHERE ${may_share(j)} AND EXISTS (
     SELECT
     FROM @job k

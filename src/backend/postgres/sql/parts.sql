@@ -8,7 +8,7 @@ j.seq, j.id_hi, j.queue, j.state, j.reason, j.priority, j.run_at, j.since, j.gen
 j.crashes, j.payload_kind, j.payload_bytes, j.flags, j.token_epoch, j.token_counter, j.lease_ms, j.until,
 j.worker, j.nonce, j.started_at, j.reply, j.reply_state, j.reply_run_at, j.outcome_counts,
 ${each(${job_texts}; j.%)}, j.holds_key, j.expires_at, j.options, j.undelivered,
-j.result_kind, j.error_kind, j.holder, j.holder_hi
+j.result_kind, j.error_kind, j.holder, j.holder_hi, j.timeout_ms, j.cancel_grace_ms, j.cancel_at
 
 -- part: queue_columns
 q.number, q.name, q.owner, q.description, q.attributes, q.policy, q.generation, q.created_at, q.updated_at,
@@ -62,6 +62,24 @@ CASE WHEN ${manual}::int8 > 0 THEN ${manual}::int8 ELSE (extract(epoch FROM cloc
 -- Whether the job j of the queue q exists. Its row remains for a while after its queue was deleted, or, if
 -- the job waits, after a purge has raised the generation of the queue.
 q.number = j.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation = q.generation)
+
+-- part: by_due
+-- Holds for every job of a queue whose policy is by_due: its priority is an order (core/job.h).
+(priority < -1000000000000 OR priority > 1000000000000)
+
+-- part: task_status
+-- The status of a task in the words of its API; immutable, so that it can be indexed. A task that is due but that
+-- the leader has not promoted yet is still SCHEDULED here.
+CASE WHEN state = ${ready} AND flags & ${flag_pending} <> 0 THEN 'PENDING' WHEN state = ${scheduled} THEN
+    'SCHEDULED' WHEN state = ${ready} THEN 'QUEUED' WHEN state = ${running} THEN 'IN_PROGRESS' WHEN state =
+    ${done} THEN 'COMPLETED' WHEN state = ${dead} THEN 'FAILED' ELSE 'CANCELLED' END
+
+-- part: task_scheduled_at
+to_timestamp(nullif(run_at, 0) / 1000.0)
+
+-- part: imported_time(name)
+-- A time in seconds that an import has left in the attributes of a job.
+(substring(attributes FROM '"${name}":([0-9]{1,12})[,}]')::int8)
 
 -- part: lock_class(table)
 -- The first key of advisory locks, so that two schemas of one database do not share them.
@@ -133,7 +151,7 @@ s.next_at, s.retry_at, s.last_at, s.fired_at, s.seq, s.id_hi, s.item, s.fired, s
 s.changed, EXISTS (
     SELECT
     FROM @job j
-    JOIN @queue q ON ${shown}
+    JOIN @queues q ON ${shown}
     WHERE j.seq = s.seq AND j.id_hi = s.id_hi AND j.state <= ${running}
 )
 

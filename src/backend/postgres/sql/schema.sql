@@ -49,6 +49,18 @@ SELECT version FROM @meta;
 -- Returns the epoch of this boot and the key for hashes.
 SELECT nextval('@epoch'), encode(hash_key, 'hex') FROM @meta;
 
+-- name: schema_visible
+-- The views can be used without the name of the schema: if `tasks` means nothing to this role yet, the schema is
+-- added at the end of its search path. That is of use to people alone, so a failure is no error.
+DO 'BEGIN
+    IF to_regclass(''tasks'') IS NULL THEN
+        PERFORM set_config(''search_path'', concat_ws('', '', nullif(current_setting(''search_path''), ''''),
+            ''@@''), true);
+        EXECUTE format(''ALTER ROLE CURRENT_USER IN DATABASE %I SET search_path FROM CURRENT'', current_database());
+    END IF;
+EXCEPTION WHEN OTHERS THEN NULL;
+END';
+
 -- name: schema_tables
 -- Creates everything.
 -- One row.
@@ -81,7 +93,7 @@ CREATE TABLE @leader (
 ) WITH (fillfactor = 20);
 INSERT INTO @leader DEFAULT VALUES;
 
-CREATE TABLE @queue (
+CREATE TABLE @queues (
     number int4 PRIMARY KEY,
     name text COLLATE "C" NOT NULL,
     owner text,
@@ -99,8 +111,8 @@ CREATE TABLE @queue (
     deleted bool NOT NULL DEFAULT false,  -- its jobs are being removed
     purging bool NOT NULL DEFAULT false  -- the leader has jobs of it to remove
 );
-CREATE UNIQUE INDEX queue_by_name ON @queue (name) WHERE NOT deleted;
-CREATE INDEX queue_purging ON @queue (number) WHERE purging;
+CREATE UNIQUE INDEX queue_by_name ON @queues (name) WHERE NOT deleted;
+CREATE INDEX queue_purging ON @queues (number) WHERE purging;
 
 -- The sums of each queue, as of the last fold.
 CREATE TABLE @total (
@@ -158,6 +170,9 @@ CREATE TABLE @job (
     token_counter int8 NOT NULL DEFAULT 0,  -- … and a counter
     lease_ms int4 NOT NULL DEFAULT 0,
     until int8 NOT NULL DEFAULT 0,  -- end of the lease
+    timeout_ms int8 NOT NULL DEFAULT 0,  -- limits of the newest lease: struct lease_limits
+    cancel_grace_ms int4 NOT NULL DEFAULT 0,
+    cancel_at int8 NOT NULL DEFAULT 0,
     worker text,
     nonce int8 NOT NULL DEFAULT 0,  -- names the claim that got it; 0 = none
     started_at int8 NOT NULL DEFAULT 0,
@@ -187,6 +202,7 @@ CREATE INDEX job_expiry ON @job (expires_at) WHERE state IN (${scheduled}, ${rea
 CREATE INDEX job_kept ON @job (queue, state, since, seq) WHERE state >= ${done};
 CREATE UNIQUE INDEX job_key ON @job (queue, unique_key) WHERE holds_key;
 CREATE INDEX job_group ON @job (queue, group_key, state) WHERE group_key IS NOT NULL;
+CREATE INDEX job_task ON @job ((${task_status}), (${task_scheduled_at})) WHERE ${by_due};
 CREATE INDEX job_holder ON @job (holder) WHERE state = ${running} AND lease_ms = 0 AND holder > 0;
 
 -- Attempts that ended, the newest of each job.
@@ -203,7 +219,7 @@ CREATE TABLE @attempt (
     error bytea,
     PRIMARY KEY (seq, n)
 );
-CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_crashed});
+CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out});
 
 -- The last reply about a lease that is over, for a client that asks again.
 CREATE TABLE @lease_reply (
@@ -343,17 +359,61 @@ CREATE TABLE @bulk (
     epoch int4 NOT NULL  -- of the node that carries it out
 );
 
--- For people who look at the database: the jobs, with the states by name.
+-- For people who look at the database beside the running servers. Nothing can be written through the views.
+CREATE FUNCTION @view_refuse() RETURNS trigger LANGUAGE plpgsql AS
+'BEGIN RAISE EXCEPTION ''% can only be read; use: %'', TG_TABLE_NAME, TG_ARGV[0]; END';
+
+-- The jobs of the API tasks, in its own terms. The two indexed expressions are those of the index job_task.
 CREATE VIEW @tasks AS
-SELECT j.seq AS id,
-    CASE j.state
-        WHEN ${scheduled} THEN 'scheduled' WHEN ${ready} THEN 'ready' WHEN ${running} THEN 'running'
-        WHEN ${done} THEN 'done' WHEN ${dead} THEN 'dead' WHEN ${cancelled} THEN 'cancelled'
-    END AS status,
-    j.priority, to_timestamp(nullif(j.run_at, 0) / 1000.0) AS scheduled_at,
-    to_timestamp(j.since / 1000.0) AS updated_at, j.failures + j.crashes AS retry_count
+SELECT (lpad(to_hex(id_hi), 16, '0') || '8' || lpad(to_hex(seq), 15, '0'))::uuid AS id,
+    attributes::json ->> 'name' AS name,
+    ${task_status} AS status,
+    (SELECT CASE WHEN q.name LIKE '%.high' THEN 'high' ELSE 'low' END FROM @queues q WHERE q.number = j.queue)
+        AS priority,
+    ${task_scheduled_at} AS scheduled_at,
+    to_timestamp(CASE WHEN state = ${running} THEN until - lease_ms ELSE since END / 1000.0) AS updated_at,
+    failures + crashes - (state = ${dead} AND failures + crashes > 0)::int4 AS retry_count,
+    CASE WHEN state = ${running} THEN worker END AS worker,
+    convert_from(error, 'UTF8') AS error,
+    to_timestamp((id_hi >> 16) / 1000.0) AS created_at
 FROM @job j
-JOIN @queue q ON ${shown};
+WHERE ${by_due} AND EXISTS (SELECT FROM @queues q WHERE ${shown} AND q.owner = 'tasks');
+
+-- The jobs of the API webqueue, in its own terms; times are Unix seconds. Attributes hold what an import brought.
+CREATE VIEW @queue AS
+SELECT seq AS id,
+    CASE WHEN group_key ~ '^[0-9]{1,18}$' THEN group_key::int8 END AS library_id,
+    CASE WHEN payload_kind = ${payload_json} AND position('\u0000' IN convert_from(payload, 'UTF8')) = 0
+        THEN convert_from(payload, 'UTF8')::json #>> '{}' ELSE unique_key END AS path,
+    (SELECT substr(q.name, 10) FROM @queues q WHERE q.number = j.queue) AS queue_type,
+    CASE state WHEN ${running} THEN 'running' WHEN ${done} THEN 'completed' WHEN ${dead} THEN 'error'
+        ELSE 'pending' END AS status,
+    priority,
+    CASE WHEN state <> ${dead} THEN NULL WHEN error IS NOT NULL THEN convert_from(error, 'UTF8')
+        ELSE CASE reason WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN 'rejected'
+        WHEN ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_timed_out} THEN 'timed_out'
+        WHEN ${reason_expired} THEN 'expired' WHEN ${reason_damaged} THEN 'damaged' END END AS error,
+    CASE WHEN state = ${done} AND result_kind = ${payload_json} THEN convert_from(result, 'UTF8') END
+        AS results_json,
+    coalesce(${imported_time(enqueued_at)}, (id_hi >> 16) / 1000) AS enqueued_at,
+    CASE WHEN state >= ${running} THEN coalesce(nullif(started_at, 0) / 1000, ${imported_time(started_at)}) END
+        AS started_at,
+    CASE WHEN state IN (${done}, ${dead}) THEN coalesce(${imported_time(completed_at)}, since / 1000) END
+        AS completed_at
+FROM @job j
+WHERE state <> ${cancelled} AND EXISTS (SELECT FROM @queues q WHERE ${shown} AND q.name LIKE 'webqueue.%');
+
+CREATE TRIGGER refuse INSTEAD OF INSERT ON @tasks FOR EACH ROW EXECUTE FUNCTION @view_refuse('POST /api/tasks');
+CREATE TRIGGER refuse_update INSTEAD OF UPDATE ON @tasks FOR EACH ROW EXECUTE FUNCTION
+    @view_refuse('POST /api/tasks/ID/heartbeat, complete or fail');
+CREATE TRIGGER refuse_delete INSTEAD OF DELETE ON @tasks FOR EACH ROW EXECUTE FUNCTION
+    @view_refuse('DELETE /v1/jobs/ID');
+CREATE TRIGGER refuse INSTEAD OF INSERT ON @queue FOR EACH ROW EXECUTE FUNCTION
+    @view_refuse('holdfast enqueue, or POST /api/web/queue/enqueue');
+CREATE TRIGGER refuse_update INSTEAD OF UPDATE ON @queue FOR EACH ROW EXECUTE FUNCTION
+    @view_refuse('holdfast requeue ID, or POST /api/web/queue/requeue, complete or fail');
+CREATE TRIGGER refuse_delete INSTEAD OF DELETE ON @queue FOR EACH ROW EXECUTE FUNCTION
+    @view_refuse('DELETE /v1/jobs/ID, or POST /api/web/queue/clear-completed or clear-errors');
 
 INSERT INTO @meta (version, hash_key)
 VALUES (${schema_version}, decode(md5(random()::text || clock_timestamp()::text || pg_backend_pid()), 'hex'));

@@ -7,7 +7,7 @@
 SELECT ${job_columns}, CASE WHEN $2::bool THEN j.payload END, CASE WHEN $2::bool THEN j.result END, j.error,
     ${queue_shown}
 FROM @job j
-JOIN @queue q ON ${shown}
+JOIN @queues q ON ${shown}
 WHERE j.seq = $1::int8;
 
 -- name: attempts
@@ -21,7 +21,7 @@ LIMIT ${attempts_kept};
 -- name: peek_ready
 -- Returns the first $2 ready jobs of the queue $1, with bodies if $3.
 SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queue q
+FROM @queues q
 JOIN LATERAL ${measured(
     x.priority DESC, x.seq;
     SELECT j.*
@@ -36,7 +36,7 @@ ORDER BY j.priority DESC, j.seq;
 -- name: peek_scheduled
 -- Returns the first $2 scheduled jobs of the queue $1, with bodies if $3.
 SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queue q
+FROM @queues q
 JOIN LATERAL ${measured(
     x.run_at, x.seq;
     SELECT j.*
@@ -51,7 +51,7 @@ ORDER BY j.run_at, j.seq;
 -- name: peek_running
 -- Returns the running jobs of the queue $1 that were claimed first, at most $2, with bodies if $3.
 SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queue q
+FROM @queues q
 JOIN LATERAL ${measured(
     x.since, x.token_epoch, x.token_counter;
     SELECT j.*
@@ -66,7 +66,7 @@ ORDER BY j.since, j.token_epoch, j.token_counter;
 -- name: peek_kept
 -- Returns the oldest $2 jobs of the queue $1 in a final state ($4), with bodies if $3.
 SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queue q
+FROM @queues q
 JOIN LATERAL ${measured(
     x.since, x.seq;
     SELECT j.*
@@ -82,7 +82,7 @@ ORDER BY j.since, j.seq;
 -- Returns the newest $2 jobs of the queue $1 that run or are in a final state ($4), after $5 others, with
 -- bodies if $3.
 SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queue q
+FROM @queues q
 JOIN LATERAL ${measured(
     x.since DESC, x.seq DESC;
     SELECT j.*
@@ -101,7 +101,7 @@ ORDER BY j.since DESC, j.seq DESC;
 -- 20 jobs are looked at.
 WITH n AS MATERIALIZED (
     SELECT number
-    FROM @queue
+    FROM @queues
     WHERE NOT deleted AND (name = ANY ($1::text[]) OR number = ANY ($2::int4[]) OR ($3::int4 > 0 AND name >
         $4::text))
     ORDER BY name
@@ -150,7 +150,7 @@ SELECT ${queue_columns}, coalesce(
     ), 0
 ), ${each(${sums}; coalesce(c.%, 0)::int8)}
 FROM n
-JOIN @queue q ON q.number = n.number
+JOIN @queues q ON q.number = n.number
 LEFT JOIN c ON c.queue = q.number
 ORDER BY q.name;
 
@@ -158,7 +158,7 @@ ORDER BY q.name;
 -- Returns how many jobs of the group $3 are in each state. Takes the name ($1) or the number ($2) of the
 -- queue.
 SELECT j.state, count(*)::int8
-FROM @queue q
+FROM @queues q
 JOIN @job j ON j.queue = q.number AND j.group_key = $3::text AND (j.state > ${ready} OR j.generation =
     q.generation)
 WHERE (q.name = $1::text OR q.number = $2::int4) AND NOT q.deleted
@@ -173,12 +173,12 @@ FROM ${measured(
     x.seq ASC;
     SELECT j.*
     FROM @job j
-    JOIN @queue q ON ${shown}
+    JOIN @queues q ON ${shown}
     WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND ${list_filter}
     ORDER BY j.seq ASC
     LIMIT $11::int4
 )} j
-JOIN @queue q ON q.number = j.queue
+JOIN @queues q ON q.number = j.queue
 ORDER BY j.seq ASC;
 
 -- name: list_newest
@@ -188,12 +188,12 @@ FROM ${measured(
     x.seq DESC;
     SELECT j.*
     FROM @job j
-    JOIN @queue q ON ${shown}
+    JOIN @queues q ON ${shown}
     WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND ${list_filter}
     ORDER BY j.seq DESC
     LIMIT $11::int4
 )} j
-JOIN @queue q ON q.number = j.queue
+JOIN @queues q ON q.number = j.queue
 ORDER BY j.seq DESC;
 
 -- name: list_kept
@@ -203,12 +203,12 @@ FROM ${measured(
     x.seq ASC;
     SELECT j.*
     FROM @job j
-    JOIN @queue q ON ${shown}
+    JOIN @queues q ON ${shown}
     WHERE j.queue = $3::int4 AND j.state >= ${done} AND ${list_filter}
     ORDER BY j.seq ASC
     LIMIT $11::int4
 )} j
-JOIN @queue q ON q.number = j.queue
+JOIN @queues q ON q.number = j.queue
 ORDER BY j.seq ASC;
 
 -- name: list_kept_newest
@@ -218,19 +218,19 @@ FROM ${measured(
     x.seq DESC;
     SELECT j.*
     FROM @job j
-    JOIN @queue q ON ${shown}
+    JOIN @queues q ON ${shown}
     WHERE j.queue = $3::int4 AND j.state >= ${done} AND ${list_filter}
     ORDER BY j.seq DESC
     LIMIT $11::int4
 )} j
-JOIN @queue q ON q.number = j.queue
+JOIN @queues q ON q.number = j.queue
 ORDER BY j.seq DESC;
 
 -- name: workers
 -- Returns workers with how many jobs they run and how many workers there are, at most $1.
 SELECT j.worker, count(*)::int8, (count(*) OVER ())::int8
 FROM @job j
-JOIN @queue q ON q.number = j.queue AND NOT q.deleted
+JOIN @queues q ON q.number = j.queue AND NOT q.deleted
 WHERE j.state = ${running} AND j.worker <> ''
 GROUP BY j.worker
 ORDER BY min(j.since), min(j.token_counter)
@@ -242,9 +242,9 @@ SELECT a.number, a.started_at, a.ended_at, a.outcome, a.error_kind, a.worker, a.
     q.name
 FROM @attempt a
 JOIN @job j ON j.seq = a.seq
-JOIN @queue q ON q.number = a.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation =
+JOIN @queues q ON q.number = a.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation =
     q.generation)
-WHERE a.outcome IN (${attempt_failed}, ${attempt_crashed}) AND ($1::text = '' OR q.name = $1::text)
+WHERE a.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND ($1::text = '' OR q.name = $1::text)
 ORDER BY a.n DESC
 LIMIT $2::int4;
 
@@ -256,7 +256,7 @@ FROM (
     FROM @hour h
     WHERE h.queue = (
         SELECT number
-        FROM @queue
+        FROM @queues
         WHERE name = $1::text AND NOT deleted
     )
     UNION ALL
@@ -264,7 +264,7 @@ FROM (
     FROM @delta d
     WHERE d.queue = (
         SELECT number
-        FROM @queue
+        FROM @queues
         WHERE name = $1::text AND NOT deleted
     )
 ) x
@@ -277,7 +277,7 @@ ORDER BY hour;
 -- Returns ready jobs that were not dispatched yet, after the sequence $1, at most $2.
 SELECT ${job_columns}, NULL::bytea, NULL::bytea, NULL::bytea, ${queue_shown}
 FROM @job j
-JOIN @queue q ON ${shown}
+JOIN @queues q ON ${shown}
 WHERE j.state = ${ready} AND j.flags & ${flag_pending} <> 0 AND j.seq > $1::int8
 ORDER BY j.seq
 LIMIT $2::int4;
@@ -290,14 +290,14 @@ FROM ${measured(
     x.seq;
     SELECT j.*
     FROM @job j
-    JOIN @queue q ON ${shown}
+    JOIN @queues q ON ${shown}
     WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND ($4::text = '' OR j.unique_key =
         $4::text) AND ${pending_as($7)}
     ORDER BY j.seq
     OFFSET $5::int8
     LIMIT $6::int4
 )} j
-JOIN @queue q ON q.number = j.queue
+JOIN @queues q ON q.number = j.queue
 ORDER BY j.seq;
 
 -- name: page_count
@@ -305,6 +305,6 @@ ORDER BY j.seq;
 -- which ready jobs ($4).
 SELECT count(*)::int8
 FROM @job j
-JOIN @queue q ON ${shown}
+JOIN @queues q ON ${shown}
 WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND ($3::text = '' OR j.unique_key = $3::text)
     AND ${pending_as($4)};

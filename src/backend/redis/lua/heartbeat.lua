@@ -1,8 +1,9 @@
 -- Arguments: the time or '', our epoch, what others shall know of us, how long a leader leads, how long a
--- silent node is reckoned with. Answers the time, how many others live, the leader's epoch if we lead; who
+-- silent node is reckoned with, the key at which the leader shows itself or '', and its number. Answers the time, how many others live, the leader's epoch if we lead; who
 -- leads, until when and with which epoch; nodes with the time of their last heartbeat, and what they announced.
 call('DEL', P .. 'nothing') -- a first write that needs no memory: the others are then let through
 local now, me, told, lead_ms, alive_ms = clock(arg()), arg(), arg(), count(), count()
+local shown_at, number = arg(), arg()
 for _, old in ipairs(call('ZRANGEBYSCORE', P .. 'nodes', '-inf', text(now - 86400000))) do
   if old ~= me then
     call('ZREM', P .. 'nodes', old)
@@ -25,6 +26,7 @@ if leader[1] == me or not leader[1] or tonumber(leader[2]) <= now then
   mine = text(epoch)
   leader = { me, text(now + lead_ms), mine }
   call('HSET', P .. 'meta', 'leader', me, 'leader_until', leader[2], 'leader_epoch', mine)
+  if shown_at ~= '' then redis.pcall('SET', shown_at, 'node ' .. number .. ' epoch ' .. mine, 'PX', text(lead_ms)) end
 end
 local nodes = call('ZREVRANGE', P .. 'nodes', 0, 63, 'WITHSCORES')
 local epochs = {}

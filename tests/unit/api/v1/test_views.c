@@ -98,11 +98,11 @@ static void a_job(void **state)
         written(),
         "{\"id\":\"01MCC5RM00E008000000000007\",\"seq\":7,"
         "\"uuid\":\"01a3185c-5000-7000-8000-000000000007\",\"queue\":\"q\\\"\\n\","
-        "\"state\":\"running\",\"priority\":-3,\"priority_label\":\"low\",\"attempts\":2,"
+        "\"state\":\"running\",\"priority\":-3,\"attempts\":2,"
         "\"failures\":1,\"crashes\":0,\"created_at\":\"2027-01-15T08:00:00.000Z\","
         "\"state_since\":\"2027-01-15T08:00:00.001Z\","
         "\"lease_until\":\"2027-01-15T08:00:01.002Z\",\"worker\":\"w\","
-        "\"unique\":\"u\",\"payload_bytes\":3,\"payload\":[1]}");
+        "\"unique\":\"u\",\"priority_label\":\"low\",\"payload_bytes\":3,\"payload\":[1]}");
     fresh();
     v.job.state = STATE_DEAD;
     v.job.reason = REASON_REJECTED;
@@ -174,7 +174,7 @@ static void a_claimed_job(void **state)
                         "\"token\":\"2-5\",\"attempt\":2,\"priority\":-3,\"lease_ms\":30000,"
                         "\"lease_until\":\"2027-01-15T08:00:30.000Z\","
                         "\"created_at\":\"2027-01-15T08:00:00.000Z\",\"payload\":[1],"
-                        "\"priority_label\":\"low\",\"unique\":\"u\","
+                        "\"unique\":\"u\",\"priority_label\":\"low\","
                         "\"expires_at\":\"2027-01-15T08:00:05.000Z\"}");
 }
 

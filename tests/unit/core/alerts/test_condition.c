@@ -35,8 +35,10 @@ static void depth(void **state)
     (void)state;
     struct alert_rule r = rule_of(ALERT_DEEP);
     begin((struct sighting){0}, PAST_UNKNOWN);
-    assert_int_equal(look(&r, (struct sighting){.ready = 1000000}),
-                     VERDICT_HOLDS_NOT); /* no mark */
+    /* NOM-11: without a number 10,000. */
+    assert_int_equal(look(&r, (struct sighting){.ready = 8999}), VERDICT_HOLDS_NOT);
+    assert_int_equal(look(&r, (struct sighting){.ready = 9999}), VERDICT_NONE);
+    assert_int_equal(look(&r, (struct sighting){.ready = 10000}), VERDICT_HOLDS);
     assert_int_equal(look(&r, (struct sighting){.ready = 99, .warn_depth = 100}), VERDICT_NONE);
     assert_int_equal(look(&r, (struct sighting){.ready = 40, .scheduled = 60, .warn_depth = 100}),
                      VERDICT_HOLDS);

@@ -127,7 +127,7 @@ static void put_jobs(struct buf *sql, const struct buf *key)
     put(sql, "UPDATE jobs SET lease_ms = 0 WHERE seq = 7; INSERT INTO links VALUES (7, 1, " ID_HI
              "); INSERT INTO gone VALUES (0, 256);"
              "INSERT INTO aside VALUES (4, 1, 5), (5, 1, 6);"
-             "INSERT INTO extra VALUES (1, 'u', 'g', 'c', 'l', '{\"x\":2}', 0, NULL);");
+             "INSERT INTO extra VALUES (1, 'u', 'g', 'c', 'l', '{\"x\":2}', 'k', '{}', 0, NULL);");
     put(sql,
         "INSERT INTO outcome VALUES (3, 1, CAST('[1]' AS BLOB), %" PRIu32 ", 0, NULL),"
         " (4, 0, NULL, 0, 1, 'broken');"
@@ -142,7 +142,7 @@ static void put_jobs(struct buf *sql, const struct buf *key)
 
 static void put_rest(struct buf *sql, const struct buf *key)
 {
-    put(sql, "INSERT INTO bulks VALUES (30, 2, " AT ", 1, 4, 'g', 8, 0, 0, 0);"
+    put(sql, "INSERT INTO bulks VALUES (30, 2, " AT ", 1, 4, 'g', 'k', 8, 0, 0, 0);"
              "INSERT INTO keys VALUES (1890000000000, 11, 12, 13, 1, " ID_HI ");");
     put(sql, "INSERT INTO kv VALUES (x'%s', 40, 0, 1, CAST('7' AS BLOB), %" PRIu32 ");", hex(key),
         crc_of("7"));
