@@ -105,7 +105,7 @@ static void item_take(struct batch_item *item, const struct reply *r)
     item->relaxed = r->relaxed;
     item->spooled = r->spooled;
     item->run_at = r->run_at;
-    item->lease = r->lease;
+    item->lease = reply_family(r) == REPLY_CHANGE ? r->lease : (struct lease_news){0};
     item->cancels = r->kind == OP_CANCEL;
 }
 
