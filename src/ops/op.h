@@ -58,6 +58,10 @@ enum op_kind {
     OP_NOTICE_LIST,  /* the outbox; one by number */
     OP_NOTICE_AGAIN, /* deliver a notice now, as if it were new */
     OP_NOTICE_DISCARD,
+    OP_BREAKER_PUT,    /* the settings of a named breaker */
+    OP_BREAKER_DELETE, /* a named breaker */
+    OP_BREAKER_ALLOW,  /* may the target be called now? */
+    OP_BREAKER_REPORT, /* how a call ended */
     OP_BREAKER_LIST,
     OP_NOTE,    /* label, attributes, result, error of a job that stays as it is */
     OP_PAGE,    /* jobs of a ranked queue, from any place on */
@@ -83,7 +87,7 @@ enum op_class {
     CLASS_UNIT,
     CLASS_ALONE,
     CLASS_FIRE,   /* in a unit of firings */
-    CLASS_NOTICE, /* in a unit about notices */
+    CLASS_NOTICE, /* in a unit about notices and breakers */
     CLASS_LOOK,
     CLASS_SEARCH,
     CLASS_INTERNAL /* never submitted */
@@ -361,6 +365,20 @@ struct op_breakers {
     bool partial; /* as op_queue's */
 };
 
+/* put, delete, allow, report: of a named breaker, which the reply shows as it is afterwards. One
+ * that does not exist is created (delete: OUT_NOT_FOUND); OUT_BREAKERS_FULL when there are too
+ * many. */
+struct op_breaker {
+    struct span name;
+    /* put: its settings, 0 = the server's default; allow, report: the server's defaults */
+    struct breaker_rules rules;
+    bool only_unused; /* delete: OUT_ILLEGAL unless breaker_is_unused */
+    /* report */
+    bool success;
+    uint32_t retry_after_ms; /* a failure: the target asks for no calls for this time; 0 = it said
+                                nothing */
+};
+
 /* Each notice that is given out is held back for hold_ms, in memory: if nobody says how it ended,
  * it is due again then, or after a restart. Those whose target's breaker is open stay where they
  * are; one that is older than give_up_ms meanwhile is dead. Of several stores those give that
@@ -470,6 +488,7 @@ struct op {
         struct op_alert alert;
         struct op_alert_edge alert_edge;
         struct op_breakers breakers;
+        struct op_breaker breaker;
         struct op_notice_take notice_take;
         struct op_notice_end notice_end;
         struct op_notice notice;
@@ -489,27 +508,28 @@ enum outcome {
      * up to SHARED_SHOWN with their texts, reply.count says how many there are but for the first
      * of each key. */
     OUT_DUPLICATE,
-    OUT_NOT_FOUND,   /* no such job */
-    OUT_NO_QUEUE,    /* no such queue */
-    OUT_LEASE_LOST,  /* not the token of the current lease: older, another job's, never issued */
-    OUT_GONE,        /* ended, and no longer known how */
-    OUT_ILLEGAL,     /* the move does not start from reply.state; state_legal_moves() lists */
-    OUT_QUEUE_FULL,  /* capacity of the queue */
-    OUT_SERVER_FULL, /* capacity of the server */
-    OUT_QUEUES_FULL, /* no room for another queue, see queue_rules.h */
-    OUT_REFUSED_NEW, /* the queue takes no new jobs */
-    OUT_TOO_BIG,     /* payload over the queue's limit */
-    OUT_INVALID,     /* reply.note says which field */
-    OUT_KEY_REUSED,  /* idempotency key with another body */
-    OUT_KEYS_FULL,   /* no room for another idempotency key */
-    OUT_DISK_FULL,   /* no room for a new job */
-    OUT_EXISTS,      /* queue or schedule is there already */
-    OUT_VERSION,     /* a key has another version than the commit was to find */
-    OUT_KV_FULL,     /* no room for more in the key-value store */
-    OUT_RATE_LIMIT,  /* the queue's; reply.retry_ms says when to come back */
-    OUT_NO_SCHEDULE, /* no such schedule */
-    OUT_DAMAGED,     /* the store gave another body or value than it was given */
-    OUT_NOT_DUE,     /* this time was fired before, or is not due yet; or the schedule is paused */
+    OUT_NOT_FOUND,     /* no such job */
+    OUT_NO_QUEUE,      /* no such queue */
+    OUT_LEASE_LOST,    /* not the token of the current lease: older, another job's, never issued */
+    OUT_GONE,          /* ended, and no longer known how */
+    OUT_ILLEGAL,       /* the move does not start from reply.state; state_legal_moves() lists */
+    OUT_QUEUE_FULL,    /* capacity of the queue */
+    OUT_SERVER_FULL,   /* capacity of the server */
+    OUT_QUEUES_FULL,   /* no room for another queue, see queue_rules.h */
+    OUT_REFUSED_NEW,   /* the queue takes no new jobs */
+    OUT_TOO_BIG,       /* payload over the queue's limit */
+    OUT_INVALID,       /* reply.note says which field */
+    OUT_KEY_REUSED,    /* idempotency key with another body */
+    OUT_KEYS_FULL,     /* no room for another idempotency key */
+    OUT_DISK_FULL,     /* no room for a new job */
+    OUT_EXISTS,        /* queue or schedule is there already */
+    OUT_VERSION,       /* a key has another version than the commit was to find */
+    OUT_KV_FULL,       /* no room for more in the key-value store */
+    OUT_RATE_LIMIT,    /* the queue's; reply.retry_ms says when to come back */
+    OUT_NO_SCHEDULE,   /* no such schedule */
+    OUT_BREAKERS_FULL, /* no room for another named breaker */
+    OUT_DAMAGED,       /* the store gave another body or value than it was given */
+    OUT_NOT_DUE, /* this time was fired before, or is not due yet; or the schedule is paused */
     /* trouble */
     OUT_UNAVAILABLE, /* surely not done */
     OUT_UNKNOWN,     /* perhaps done */
@@ -678,6 +698,8 @@ struct notice_view {
 struct breaker_view {
     struct span target;
     struct breaker breaker;
+    bool allowed;     /* allow: the call may be made, */
+    int64_t retry_ms; /* or, if not, it is worth another try after this time */
 };
 
 struct reply {
@@ -713,7 +735,7 @@ struct reply {
     uint32_t worker_count, attempt_count;
     const struct alert_view *alerts;     /* alert_list: by name */
     const struct notice_view *notices;   /* notice_take: by due time; notice_list: oldest first */
-    const struct breaker_view *breakers; /* by target */
+    const struct breaker_view *breakers; /* list: by target; put, allow, report: the one */
     uint32_t alert_count, notice_count, breaker_count;
     /* queue_list, breaker_list, alert_list, notice_take: stores whose part is missing, 1 << number
      * each; behind failover the shared one, while the spool answers a list for it */
