@@ -412,6 +412,11 @@ int backend_open_failover_urls(const char *primary, const char *spool, uint32_t 
         return err;
     }
     *p = (struct place){.url = url, .config = *config, .health_ms = health_ms};
+    /* What a server that hangs was asked must not wait longer than it takes to find that out. With
+     * PostgreSQL a query may be slow on a server that is well. */
+    bool redis = strncmp(url, "redis", strlen("redis")) == 0;
+    if (redis && (config->answer_ms == 0 || config->answer_ms > health_ms))
+        p->config.answer_ms = health_ms;
     snprintf(p->kind, sizeof p->kind, "%.*s", (int)strcspn(url, ":"), url);
     struct failover_setup setup = {.kind = p->kind,
                                    .open = place_open,
