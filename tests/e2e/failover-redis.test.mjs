@@ -2,6 +2,7 @@
 // PDQ-1, PDQ-6, PDQ-7 with a real Redis, chosen by the names of the priority-queue document: killed, started
 // again, and refusing us. Runs itself below scripts/with-redis. failover.test.mjs has the finer points.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, describe, test } from 'node:test';
@@ -82,6 +83,24 @@ describe('use_redis', { concurrency: false }, () => {
     assert.deepEqual(await ids(), before);
     api.close();
     await stopServer(server);
+  });
+
+  test('PDQ-6 PDQ-7 a stock Redis (appendonly no) does not prevent the start: the log says what to set, and the node moves over', async () => {
+    const set = (value) => assert.equal(spawnSync('redis-cli', ['-s', path.join(process.env.HF_REDIS_DIR, 'redis.sock'), 'CONFIG', 'SET', 'appendonly', value]).status, 0);
+    set('no');
+    let api;
+    try {
+      const server = await start({});
+      api = new Client(server);
+      assert.match(server.stderr, /primary_not_usable.*set appendonly yes and maxmemory-policy noeviction/);
+      assert.equal((await api.post('/v1/queues/stock/jobs', { payload: 1 })).json.spooled, true);
+      assert.equal((await state(api)).primary_up, false);
+    } finally {
+      set('yes');
+    }
+    await until('it has moved over', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0, 60_000);
+    assert.equal((await api.post('/v1/queues/stock/claim', {})).json.jobs[0].payload, 1);
+    api.close();
   });
 
   test('PDQ-7 away at the start is no error, a wrong password is', async () => {

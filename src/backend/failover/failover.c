@@ -324,7 +324,8 @@ static int open_both(struct failover *f, struct backend *spool, struct err_note 
         event_merge_init(&f->events, SOURCE_COUNT, (uint32_t)(last >> EPOCH_SHIFT), event_seq, f);
     if (!err && f->setup.reachable(f->setup.ctx))
         err = f->setup.open(f->setup.ctx, &f->primary, note);
-    return err;
+    /* Its operator can change that while this node works on the spool, and is told what to set. */
+    return err == -ERR_UNSAFE ? fo_not_usable(f, note) : err;
 }
 
 /* Half of the range is left to count. */
