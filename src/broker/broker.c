@@ -455,6 +455,13 @@ const char *broker_webhook_refused(const struct broker *b, struct span url)
     return webhook_refused(&b->config.webhooks->policy, parsed.host, &address);
 }
 
+struct breaker_rules broker_breaker_rules(const struct broker *b)
+{
+    static const struct breaker_rules defaults = {
+        .failure_threshold = 5, .open_cooldown_seconds = 30, .half_open_probe_count = 1};
+    return b->config.webhooks ? b->config.webhooks->breaker : defaults;
+}
+
 unsigned broker_caps(const struct broker *b)
 {
     return backend_caps(b->config.backend);

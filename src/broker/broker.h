@@ -201,6 +201,8 @@ MUST_CHECK int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx)
 /* NULL: nothing is known against this URL. Else why its address may not be called ("loopback", …);
  * of names that is known only when a notice is sent. */
 const char *broker_webhook_refused(const struct broker *b, struct span url);
+/* The defaults of the settings breaker.*. */
+struct breaker_rules broker_breaker_rules(const struct broker *b);
 
 /* ---- schedules ---- */
 

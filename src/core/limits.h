@@ -49,8 +49,12 @@
 #define LIMIT_NOTICES 10000          /* in the outbox; beyond it the oldest goes */
 #define LIMIT_NOTICE_TEXT_BYTES 512  /* a job's error in a notice; longer ones are cut */
 #define LIMIT_NOTICE_ERROR_BYTES 200 /* why the last delivery failed */
-#define LIMIT_BREAKERS 1000          /* targets whose breaker is remembered */
-#define PRIORITY_URGENT (-1024)      /* ready jobs above this one are counted, for APIs that tell */
+#define LIMIT_BREAKERS 1000          /* targets of webhooks whose breaker is remembered */
+#define LIMIT_NAMED_BREAKERS 1000    /* breakers that clients named */
+#define LIMIT_BREAKER_NAME_BYTES 100 /* of A-Z, a-z, 0-9, '.', '_', '-' */
+#define LIMIT_BREAKER_COUNT 1000000  /* failures that open one, probes that it allows */
+#define LIMIT_BREAKER_COOLDOWN_S 86400
+#define PRIORITY_URGENT (-1024) /* ready jobs above this one are counted, for APIs that tell */
 #define LIMIT_SEQ ((UINT64_C(1) << 53) - 1)
 #define LIMIT_WALL_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 /* schedules */

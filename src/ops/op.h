@@ -58,6 +58,10 @@ enum op_kind {
     OP_NOTICE_LIST,  /* the outbox; one by number */
     OP_NOTICE_AGAIN, /* deliver a notice now, as if it were new */
     OP_NOTICE_DISCARD,
+    OP_BREAKER_PUT,    /* the settings of a named breaker */
+    OP_BREAKER_DELETE, /* a named breaker */
+    OP_BREAKER_ALLOW,  /* may the target be called now? */
+    OP_BREAKER_REPORT, /* how a call ended */
     OP_BREAKER_LIST,
     OP_NOTE,    /* label, attributes, result, error of a job that stays as it is */
     OP_PAGE,    /* jobs of a ranked queue, from any place on */
@@ -83,7 +87,7 @@ enum op_class {
     CLASS_UNIT,
     CLASS_ALONE,
     CLASS_FIRE,   /* in a unit of firings */
-    CLASS_NOTICE, /* in a unit about notices */
+    CLASS_NOTICE, /* in a unit about notices and breakers */
     CLASS_LOOK,
     CLASS_SEARCH,
     CLASS_INTERNAL /* never submitted */
@@ -212,9 +216,9 @@ struct op_job {
     /* cancel: a running job at once. Otherwise it stays running, its worker has the policy's
      * cancel_grace_ms to react, and reply.lease.cancel_by says until when. */
     bool force;
-    unsigned states;  /* cancel, requeue, remove: only from these; 0 = all the move starts from */
-    bool want_body;   /* get */
-    bool want_texts;  /* get: the same, but payload and result may be left out, however large */
+    unsigned states; /* cancel, requeue, remove: only from these; 0 = all the move starts from */
+    bool want_body;  /* get */
+    bool want_texts; /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
      * after the rest of the view */
     bool want_attempts;
@@ -368,6 +372,20 @@ struct op_breakers {
     bool partial; /* as op_queue's */
 };
 
+/* put, delete, allow, report: of a named breaker, which the reply shows as it is afterwards. One
+ * that does not exist is created (delete: OUT_NOT_FOUND); OUT_BREAKERS_FULL when there are too
+ * many. */
+struct op_breaker {
+    struct span name;
+    /* put: its settings, 0 = the server's default; allow, report: the server's defaults */
+    struct breaker_rules rules;
+    bool only_unused; /* delete: OUT_ILLEGAL unless breaker_is_unused */
+    /* report */
+    bool success;
+    uint32_t retry_after_ms; /* a failure: the target asks for no calls for this time; 0 = it said
+                                nothing */
+};
+
 /* Each notice that is given out is held back for hold_ms, in memory: if nobody says how it ended,
  * it is due again then, or after a restart. Those whose target's breaker is open stay where they
  * are; one that is older than give_up_ms meanwhile is dead. Of several stores those give that
@@ -477,6 +495,7 @@ struct op {
         struct op_alert alert;
         struct op_alert_edge alert_edge;
         struct op_breakers breakers;
+        struct op_breaker breaker;
         struct op_notice_take notice_take;
         struct op_notice_end notice_end;
         struct op_notice notice;
@@ -495,29 +514,30 @@ enum outcome {
      * unique among all kept ones; reply.seq names one of them (0 = none was at hand), and
      * reply.jobs shows them. */
     OUT_DUPLICATE,
-    OUT_NOT_FOUND,   /* no such job */
-    OUT_NO_QUEUE,    /* no such queue */
-    OUT_LEASE_LOST,  /* not the token of the current lease: older, another job's, never issued */
-    OUT_GONE,        /* ended, and no longer known how */
-    OUT_CANCELLED,   /* a report that comes too late: its job was cancelled, or the grace time of the
-                        requested cancel is over */
-    OUT_ILLEGAL,     /* the move does not start from reply.state; state_legal_moves() lists */
-    OUT_QUEUE_FULL,  /* capacity of the queue */
-    OUT_SERVER_FULL, /* capacity of the server */
-    OUT_QUEUES_FULL, /* no room for another queue, see queue_rules.h */
-    OUT_REFUSED_NEW, /* the queue takes no new jobs */
-    OUT_TOO_BIG,     /* payload over the queue's limit */
-    OUT_INVALID,     /* reply.note says which field */
-    OUT_KEY_REUSED,  /* idempotency key with another body */
-    OUT_KEYS_FULL,   /* no room for another idempotency key */
-    OUT_DISK_FULL,   /* no room for a new job */
-    OUT_EXISTS,      /* queue or schedule is there already */
-    OUT_VERSION,     /* a key has another version than the commit was to find */
-    OUT_KV_FULL,     /* no room for more in the key-value store */
-    OUT_RATE_LIMIT,  /* the queue's; reply.retry_ms says when to come back */
-    OUT_NO_SCHEDULE, /* no such schedule */
-    OUT_DAMAGED,     /* the store gave another body or value than it was given */
-    OUT_NOT_DUE,     /* this time was fired before, or is not due yet; or the schedule is paused */
+    OUT_NOT_FOUND,  /* no such job */
+    OUT_NO_QUEUE,   /* no such queue */
+    OUT_LEASE_LOST, /* not the token of the current lease: older, another job's, never issued */
+    OUT_GONE,       /* ended, and no longer known how */
+    OUT_CANCELLED,  /* a report that comes too late: its job was cancelled, or the grace time of the
+                       requested cancel is over */
+    OUT_ILLEGAL,    /* the move does not start from reply.state; state_legal_moves() lists */
+    OUT_QUEUE_FULL, /* capacity of the queue */
+    OUT_SERVER_FULL,   /* capacity of the server */
+    OUT_QUEUES_FULL,   /* no room for another queue, see queue_rules.h */
+    OUT_REFUSED_NEW,   /* the queue takes no new jobs */
+    OUT_TOO_BIG,       /* payload over the queue's limit */
+    OUT_INVALID,       /* reply.note says which field */
+    OUT_KEY_REUSED,    /* idempotency key with another body */
+    OUT_KEYS_FULL,     /* no room for another idempotency key */
+    OUT_DISK_FULL,     /* no room for a new job */
+    OUT_EXISTS,        /* queue or schedule is there already */
+    OUT_VERSION,       /* a key has another version than the commit was to find */
+    OUT_KV_FULL,       /* no room for more in the key-value store */
+    OUT_RATE_LIMIT,    /* the queue's; reply.retry_ms says when to come back */
+    OUT_NO_SCHEDULE,   /* no such schedule */
+    OUT_BREAKERS_FULL, /* no room for another named breaker */
+    OUT_DAMAGED,       /* the store gave another body or value than it was given */
+    OUT_NOT_DUE, /* this time was fired before, or is not due yet; or the schedule is paused */
     /* trouble */
     OUT_UNAVAILABLE, /* surely not done */
     OUT_UNKNOWN,     /* perhaps done */
@@ -561,19 +581,19 @@ const char *damage_name(unsigned bit);
 struct job_view {
     struct job job;
     struct job_fates fates;
-    struct span queue;      /* name */
-    struct span owner;      /* of the queue; this and the next two: get, peek, page */
-    bool require_token;     /* of its policy */
-    bool by_due;            /* the same; job.priority is then an order (core/job.h) */
-    bool paused;            /* the queue hands out nothing now */
-    struct job_token token; /* running: of the current lease; after a claim: the claimer's */
-    uint32_t lease_ms;      /* running */
+    struct span queue;          /* name */
+    struct span owner;          /* of the queue; this and the next two: get, peek, page */
+    bool require_token;         /* of its policy */
+    bool by_due;                /* the same; job.priority is then an order (core/job.h) */
+    bool paused;                /* the queue hands out nothing now */
+    struct job_token token;     /* running: of the current lease; after a claim: the claimer's */
+    uint32_t lease_ms;          /* running */
     struct lease_limits limits; /* running */
-    uint32_t own_lease_ms;  /* get, peek: what a claim gets that does not say */
-    int64_t lease_left_ms;  /* running: until it runs out, ≥ 0; -1 = not known */
-    struct span worker;     /* running */
-    int64_t waited_ms;      /* claim: how long it had been ready */
-    uint64_t position;      /* the backend's own: of the last record its body depends on */
+    uint32_t own_lease_ms;      /* get, peek: what a claim gets that does not say */
+    int64_t lease_left_ms;      /* running: until it runs out, ≥ 0; -1 = not known */
+    struct span worker;         /* running */
+    int64_t waited_ms;          /* claim: how long it had been ready */
+    uint64_t position;          /* the backend's own: of the last record its body depends on */
     struct wall_time expires_at;
     /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones
      * from lists; of all with want_body or want_attempts. */
@@ -695,6 +715,8 @@ struct notice_view {
 struct breaker_view {
     struct span target;
     struct breaker breaker;
+    bool allowed;     /* allow: the call may be made, */
+    int64_t retry_ms; /* or, if not, it is worth another try after this time */
 };
 
 /* --- replies: a header, and one struct for each family of operations ---
@@ -716,10 +738,10 @@ struct lease_news {
 /* ack, fail, extend, release, cancel, requeue, patch, remove, note */
 struct change_reply {
     struct lease_news lease; /* extend, cancel */
-    int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
-    struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
-                           repeated */
-    struct span queue;  /* the job's; empty = the job is not there */
+    int64_t ran_ms;          /* ack, fail, release: how long the lease was held; 0 when repeated */
+    struct span worker;      /* ack, fail, extend, release: who held the lease; empty = no name, or
+                                repeated */
+    struct span queue;       /* the job's; empty = the job is not there */
 };
 
 /* claim, get, peek, list, page, pending, queue_put */
@@ -806,7 +828,7 @@ struct notices_reply {
     uint64_t notice_cursor; /* notice_list: pass as `after`; 0 = that was all */
 };
 
-/* breaker_list */
+/* breaker_put, breaker_delete, breaker_allow, breaker_report, breaker_list */
 struct breakers_reply {
     const struct breaker_view *breakers; /* by target */
     uint32_t breaker_count;

@@ -32,6 +32,10 @@ static const ops_fn functions[OP_KIND_COUNT] = {
     [OP_NOTICE_END] = ops_notice_end,
     [OP_NOTICE_AGAIN] = ops_notice_again,
     [OP_NOTICE_DISCARD] = ops_notice_discard,
+    [OP_BREAKER_PUT] = ops_breaker_put,
+    [OP_BREAKER_DELETE] = ops_breaker_delete,
+    [OP_BREAKER_ALLOW] = ops_breaker_allow,
+    [OP_BREAKER_REPORT] = ops_breaker_report,
 };
 
 ops_fn ops_function(enum op_kind kind)

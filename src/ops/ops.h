@@ -18,7 +18,8 @@
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
  *   queues.c          queues: put, delete, pause, purge; bulk actions begin
  *   alerts.c          alert rules, conditions, what a notice contains
- *   notices.c         the outbox: take, end, again, discard; breakers of targets
+ *   notices.c         the outbox: take, end, again, discard
+ *   breakers.c        breakers: those of webhooks, and those that clients consult
  *   *_check.c         checks of an operation's values that need no state
  *
  * Handles. A job is passed as a pointer to its struct job, which is the first member of whatever
@@ -204,6 +205,7 @@ struct ops_store {
     const struct breaker_view *(*breaker_next)(const struct ops *o,
                                                const struct breaker_view *after); /* NULL = first */
     bool (*breaker_commit)(struct ops *o, const struct record *rec);
+    uint64_t (*breaker_named_count)(const struct ops *o);
 
     /* --- leases --- */
 
@@ -390,6 +392,10 @@ void ops_notice_take(struct ops *o, const struct op *op, struct reply *r);
 void ops_notice_end(struct ops *o, const struct op *op, struct reply *r);
 void ops_notice_again(struct ops *o, const struct op *op, struct reply *r);
 void ops_notice_discard(struct ops *o, const struct op *op, struct reply *r);
+void ops_breaker_put(struct ops *o, const struct op *op, struct reply *r);
+void ops_breaker_delete(struct ops *o, const struct op *op, struct reply *r);
+void ops_breaker_allow(struct ops *o, const struct op *op, struct reply *r);
+void ops_breaker_report(struct ops *o, const struct op *op, struct reply *r);
 /* With OUT_OK nothing is answered yet: see bulk_begin. */
 void ops_bulk(struct ops *o, const struct op *op, struct reply *r);
 

@@ -71,6 +71,7 @@ static const struct conform_topic *const topics[] = {
     &topic_undelivered,
     &topic_rate,
     &topic_notice,
+    &topic_breaker,
     &topic_api,
     &topic_schedule,
     &topic_trigger,

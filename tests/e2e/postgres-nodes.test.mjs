@@ -322,6 +322,28 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     assert.deepEqual(told('backlog').map((r) => r.json.event), ['alert_raised', 'alert_cleared']);
   });
 
+  test('PDQ-9 PDQ-12 named breakers are common to the nodes: the probes are allowed once in all', async () => {
+    const { apis } = shared;
+    assert.equal((await apis[0].put('/v1/breakers/pay', { failure_threshold: 4, open_cooldown_seconds: 86400, half_open_probe_count: 3 })).status, 201);
+    const report = (n) => apis[n % 2].post('/v1/breakers/pay/report', { ok: false });
+    await Promise.all([0, 1, 2, 3].map(report)); // no report is lost
+    for (const api of apis) {
+      const { json } = await api.post('/v1/breakers/pay/allow');
+      assert.deepEqual([json.allowed, json.state], [false, 'open']);
+      assert.match((await api.get('/metrics')).text, /^holdfast_breaker_state\{target="pay"\} 1$/m);
+    }
+    sql(`UPDATE ${schema}.breaker SET until = 1 WHERE target = 'pay'`); // its cooldown is over
+    const replies = await Promise.all(Array.from({ length: 40 }, (_, n) => apis[n % 2].post('/v1/breakers/pay/allow')));
+    for (const r of replies) assert.equal(r.status, 200, r.text);
+    assert.equal(replies.filter((r) => r.json.allowed).length, 3);
+    assert.equal((await apis[1].post('/v1/breakers/pay/report', { ok: true })).json.state, 'closed');
+    assert.equal((await apis[0].post('/v1/breakers/pay/allow')).json.allowed, true);
+    assert.equal((await apis[0].delete('/v1/breakers/pay')).status, 200);
+    // Both nodes create the same one at once.
+    const made = await Promise.all(Array.from({ length: 20 }, (_, n) => apis[n % 2].post(`/v1/breakers/new${n >> 1}/allow`)));
+    for (const r of made) assert.deepEqual([r.status, r.json.allowed], [200, true], r.text);
+  });
+
   test('PDQ-9 a breaker that one node opened denies on the other, and after a restart', async () => {
     const { nodes, apis } = shared;
     const leader = await leadingIn(schema);

@@ -246,6 +246,11 @@ static void put_op_notice(struct line *l, const struct op *op)
     line_put(l, " notice=%" PRIu64, op->notice.id.seq);
 }
 
+static void put_op_breaker(struct line *l, const struct op *op)
+{
+    line_put(l, " breaker=%.*s", (int)op->breaker.name.len, op->breaker.name.at);
+}
+
 static void put_op_note(struct line *l, const struct op *op)
 {
     line_put(l, " seq=%" PRIu64, op->note.job.seq);
@@ -305,6 +310,10 @@ static void (*const kinds[OP_KIND_COUNT])(struct line *l, const struct op *op) =
     [OP_NOTICE_LIST] = put_op_notice,
     [OP_NOTICE_AGAIN] = put_op_notice,
     [OP_NOTICE_DISCARD] = put_op_notice,
+    [OP_BREAKER_PUT] = put_op_breaker,
+    [OP_BREAKER_DELETE] = put_op_breaker,
+    [OP_BREAKER_ALLOW] = put_op_breaker,
+    [OP_BREAKER_REPORT] = put_op_breaker,
     [OP_NOTE] = put_op_note,
     [OP_PAGE] = put_op_page,
     [OP_HISTORY] = put_op_history,

@@ -86,6 +86,16 @@ static const struct option alerts_options[] = {
     {"enabled", 0, "true|false", "whether the rule is in force", OPTION_SWITCH},
 };
 
+static const struct option breakers_options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_YES_OPTION,
+    {"failure_threshold", 0, "N", "consecutive failures that open the breaker", OPTION_NUMBER},
+    {"open_cooldown_seconds", 0, "SECONDS", "how long an open breaker denies every call",
+     OPTION_NUMBER},
+    {"half_open_probe_count", 0, "N", "calls that are allowed after that, to try the target",
+     OPTION_NUMBER},
+};
+
 static const struct option enqueue_options[] = {
     CLIENT_OPTIONS,
     {"priority", 'p', "N|LABEL", "jobs with a higher priority are claimed first", OPTION_TEXT},
@@ -270,6 +280,15 @@ const struct command client_commands[] = {
      "rule and needs --on; `set` changes what the options name. `delete` deletes the rule and its\n"
      "notices; on a terminal it asks, unless --yes is given.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(alerts_options), 0, 2, client_alerts},
+    {"breakers", "[list|show|set|delete] [NAME]", "show and change circuit breakers",
+     "The actions are:\n"
+     "  list            list all breakers: named ones, and those of webhooks (the default)\n"
+     "  show NAME       show a named breaker\n"
+     "  set NAME        set its settings; one that is left out gets the server's default\n"
+     "  delete NAME     delete it; on a terminal it asks, unless --yes is given\n"
+     "Workers create a named breaker when they consult it for the first time, with\n"
+     "POST /v1/breakers/NAME/allow.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(breakers_options), 0, 2, client_breakers},
     {"enqueue", "QUEUE [PAYLOAD]", "enqueue a job, or one for each line of input",
      "PAYLOAD is JSON, `-` for standard input, or `@FILE` for a file; `null` is a job without\n"
      "data. With --raw the payload is bytes, and with --ndjson each line of the input is a job\n"

@@ -8,6 +8,7 @@
 int client_queues(const struct command *cmd, const struct arguments *args);
 int client_schedules(const struct command *cmd, const struct arguments *args);
 int client_kv(const struct command *cmd, const struct arguments *args);
+int client_breakers(const struct command *cmd, const struct arguments *args);
 int client_alerts(const struct command *cmd, const struct arguments *args);
 int client_enqueue(const struct command *cmd, const struct arguments *args);
 int client_claim(const struct command *cmd, const struct arguments *args);

@@ -72,6 +72,8 @@ static const struct {
     {"rate_limited", 429},
     {"no_alert", 404},
     {"no_notice", 404},
+    {"no_breaker", 404},
+    {"breakers_full", 507},
     {"no_schedule", 404},
     {"not_due", 409},
     {"queues_full", 429},

@@ -784,7 +784,9 @@ static void sample_notice_record(struct random *random, struct arena *arena, str
                         .failures = u32(random),
                         .probes = u32(random),
                         .until = wall(random),
-                        .changed_at = wall(random)}};
+                        .changed_at = wall(random),
+                        .own = {u32(random), u32(random), u32(random)},
+                        .used_at = wall(random)}};
         break;
     default:
         ret->breaker_gone.target = name(random, arena);
@@ -886,6 +888,10 @@ static const struct field fields[] = {
     F(REC_BREAKER_PUT, breaker_put.breaker.probes),
     F(REC_BREAKER_PUT, breaker_put.breaker.until),
     F(REC_BREAKER_PUT, breaker_put.breaker.changed_at),
+    F(REC_BREAKER_PUT, breaker_put.breaker.own.failure_threshold),
+    F(REC_BREAKER_PUT, breaker_put.breaker.own.open_cooldown_seconds),
+    F(REC_BREAKER_PUT, breaker_put.breaker.own.half_open_probe_count),
+    F(REC_BREAKER_PUT, breaker_put.breaker.used_at),
     S(REC_BREAKER_GONE, breaker_gone.target),
     F(REC_EPOCH, epoch.epoch),
     F(REC_EPOCH, epoch.at),

@@ -209,7 +209,7 @@ struct outbox {
 
 struct target {
     struct breaker_view; /* its members are members of this struct; target: the name below */
-    char name[];         /* scheme://host:port */
+    char name[];         /* scheme://host:port of a webhook, or the name of a named one */
 };
 
 struct targets {
@@ -816,10 +816,11 @@ void notices_look(struct ops *o, struct notice_entry *n, int64_t at_ms, bool giv
 struct wall_time notices_next(const struct ops *o);
 void notices_release(struct ops *o, struct span target);
 
-/* --- engine/breakers.c: the first three as struct ops_store says --- */
+/* --- engine/breakers.c: the first four as struct ops_store says --- */
 const struct breaker_view *breakers_find(const struct ops *o, struct span target);
 const struct breaker_view *breakers_next(const struct ops *o, const struct breaker_view *after);
 bool breakers_commit(struct ops *o, const struct record *rec);
+uint64_t breakers_named_count(const struct ops *o);
 int breakers_apply_put(struct engine *e, const struct rec_breaker_put *r);
 int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
 void breakers_free(struct engine *e);

@@ -241,6 +241,10 @@ static const struct column_rule breakers[] = {
     U32("probes"),
     WALL("until"),
     WALL("changed_at"),
+    U32("failure_threshold"),
+    U32("open_cooldown_seconds"),
+    U32("half_open_probe_count"),
+    WALL("used_at"),
 };
 
 static const struct column_rule hour[] = {

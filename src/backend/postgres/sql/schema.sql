@@ -292,14 +292,19 @@ CREATE INDEX notice_check ON @notice (check_at, number) WHERE state = ${notice_p
 CREATE INDEX notice_held ON @notice (holder) WHERE holder > 0;
 CREATE INDEX notice_alert ON @notice (alert);
 
--- Circuit breakers of targets.
+-- Circuit breakers: of targets of webhooks (scheme://host:port), and those that clients named, whose settings
+-- are 0 where they have the server's defaults.
 CREATE TABLE @breaker (
     target text COLLATE "C" PRIMARY KEY,
     state int2 NOT NULL,
     failures int8 NOT NULL,
     probes int8 NOT NULL,
     until int8 NOT NULL,
-    changed_at int8 NOT NULL
+    changed_at int8 NOT NULL,
+    failure_threshold int8 NOT NULL,
+    open_cooldown_seconds int8 NOT NULL,
+    half_open_probe_count int8 NOT NULL,
+    used_at int8 NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE SEQUENCE @schedule_number AS int4 CACHE 1;

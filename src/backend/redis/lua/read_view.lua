@@ -296,7 +296,9 @@ end
 
 -- breakers
 function ask.E()
-  return call('HVALS', P .. 'breaker')
+  local out = call('HVALS', P .. 'breaker')
+  for _, packed in ipairs(call('HVALS', P .. 'breakern')) do out[#out + 1] = packed end
+  return out
 end
 
 -- bodies: sequences

@@ -316,8 +316,9 @@ WHERE alert = ?1;
 
 -- name: breaker_put
 -- Creates or changes the circuit breaker of the target ?1.
-INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, changed_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6);
+INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, changed_at, failure_threshold,
+    open_cooldown_seconds, half_open_probe_count, used_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10);
 
 -- name: breaker_gone
 -- Removes it.
