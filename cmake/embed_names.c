@@ -30,6 +30,7 @@ const struct embed_constant embed_constants[] = {
     /* outcomes of an attempt */
     {"attempt_running", ATTEMPT_RUNNING},
     {"attempt_done", ATTEMPT_DONE},
+    {"log_bytes", LIMIT_LOG_BYTES},
     {"attempt_failed", ATTEMPT_FAILED},
     {"attempt_crashed", ATTEMPT_CRASHED},
     {"attempt_released", ATTEMPT_RELEASED},

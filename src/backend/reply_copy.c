@@ -68,6 +68,8 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
     v.payload = place_span(b, from->payload);
     v.result = place_span(b, from->result);
     v.error = place_span(b, from->error);
+    v.progress = place_span(b, from->progress);
+    v.log = place_span(b, from->log);
     place_extra(b, &from->extra, &v.extra);
     v.attempts = place_attempts(b, from->attempts, from->attempt_count);
     if (to)

@@ -264,6 +264,11 @@ int apply_extended(struct job *j, const struct rec_job_extended *r)
     return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
 }
 
+int apply_reported(const struct job *j)
+{
+    return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
+}
+
 int apply_priority(struct job *j, const struct rec_job_priority *r)
 {
     if (!move_starts_from(MOVE_RELEASE, j->state))

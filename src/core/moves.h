@@ -64,6 +64,8 @@ bool dead_repeats(const struct job *j, const struct rec_job_dead *r);
 MUST_CHECK int apply_ready(struct job *j, const struct rec_job_ready *r);
 MUST_CHECK int apply_claimed(struct job *j, const struct rec_job_claimed *r);
 MUST_CHECK int apply_extended(struct job *j, const struct rec_job_extended *r);
+/* Progress and log are no part of the job. */
+MUST_CHECK int apply_reported(const struct job *j);
 MUST_CHECK int apply_priority(struct job *j, const struct rec_job_priority *r);
 MUST_CHECK int apply_back(struct job *j, const struct rec_job_back *r);
 MUST_CHECK int apply_done(struct job *j, const struct rec_job_done *r);

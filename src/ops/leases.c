@@ -5,6 +5,7 @@
  * first time (repeat), also after the job has been claimed by others. */
 #include "core/limits.h"
 #include "core/validate.h"
+#include "ops/held.h"
 #include "ops/note.h"
 #include "ops/replies.h"
 
@@ -43,16 +44,7 @@ static enum outcome refusal(struct ops *o, const struct op_lease *want, const st
     return forgotten && j->state == STATE_DONE ? OUT_GONE : OUT_LEASE_LOST;
 }
 
-/* The lease that a report is about. */
-struct held {
-    struct job *j;
-    const struct queue_state *q;
-    struct lease_state lease;
-};
-
-/* The job whose lease the operation names. NULL: the reply says why not, or repeats an earlier one.
- */
-static struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct reply *r)
+struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
     struct job *j = h->j = o->store->job_find(o, want->job, &h->q);
@@ -77,16 +69,16 @@ static struct job *held_job(struct ops *o, const struct op *op, struct held *h, 
     return NULL;
 }
 
-/* Who held the lease, and for how long. */
-static bool name_holder(struct ops *o, const struct held *h, struct reply *r)
+bool held_name_holder(struct ops *o, const struct held *h, struct reply *r)
 {
     int64_t ran = o->now.ms - h->j->since.ms;
-    r->ran_ms = ran > 0 && r->kind != OP_EXTEND ? ran : 0;
+    r->ran_ms =
+        ran > 0 && r->kind != OP_EXTEND && r->kind != OP_PROGRESS && r->kind != OP_LOG ? ran : 0;
     r->worker = text_keep(o, h->lease.worker);
     return r->worker.at || r->worker.len == 0 || reply_nomem(o, r);
 }
 
-static void finish(const struct held *h, struct reply *r)
+void held_finish(const struct held *h, struct reply *r)
 {
     reply_changed(r, h->j, h->q);
     r->run_at = h->j->run_at;
@@ -98,7 +90,7 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
     struct held h;
     struct job *j = held_job(o, op, &h, r);
     if (!j || !reply_body_valid(r, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES) ||
-        !name_holder(o, &h, r))
+        !held_name_holder(o, &h, r))
         return;
     struct record rec = {
         .kind = REC_JOB_DONE,
@@ -112,7 +104,7 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
         return;
     }
     o->store->commit(o, j, &rec);
-    finish(&h, r);
+    held_finish(&h, r);
 }
 
 /* When the job may run again, from `delay_ms` or `run_at`. */
@@ -156,11 +148,11 @@ static bool end_lease(struct ops *o, struct job *j, const struct op_lease *want,
 static bool report_end(struct ops *o, const struct held *h, const struct op *op,
                        const struct record *end, enum lease_ending how, struct reply *r)
 {
-    if (!name_holder(o, h, r))
+    if (!held_name_holder(o, h, r))
         return false;
     if (!end_lease(o, h->j, &op->lease, end, how))
         return reply_nomem(o, r);
-    finish(h, r);
+    held_finish(h, r);
     return true;
 }
 
@@ -230,29 +222,37 @@ void ops_release(struct ops *o, const struct op *op, struct reply *r)
         o->store->report_keep(o, j, h.lease.token, OP_RELEASE);
 }
 
+bool held_extension(const struct held *h, uint32_t lease_ms, struct record *ret, bool *ret_any,
+                    struct reply *r)
+{
+    *ret_any = h->lease.lease_ms != 0; /* one without an end has nothing to extend */
+    if (!*ret_any)
+        return true;
+    lease_ms = lease_ms ? lease_ms : h->lease.lease_ms;
+    if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS)
+        return reply_refuse(r, OUT_INVALID, "lease_ms must be between 100 and 86400000");
+    *ret = (struct record){
+        .kind = REC_JOB_EXTENDED,
+        .job_extended = {.seq = h->j->seq, .lease_ms = lease_ms},
+    };
+    return true;
+}
+
 void ops_extend(struct ops *o, const struct op *op, struct reply *r)
 {
     struct held h;
+    struct record rec;
+    bool any;
     struct job *j = held_job(o, op, &h, r);
-    if (!j || h.lease.lease_ms == 0) /* it has no end: there is nothing to extend */
-        return;
-    uint32_t lease_ms = op->lease.lease_ms ? op->lease.lease_ms : h.lease.lease_ms;
-    if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS) {
-        reply_refuse(r, OUT_INVALID, "lease_ms must be between 100 and 86400000");
-        return;
-    }
-    struct record rec = {
-        .kind = REC_JOB_EXTENDED,
-        .job_extended = {.seq = j->seq, .lease_ms = lease_ms},
-    };
-    if (!name_holder(o, &h, r))
+    if (!j || !held_extension(&h, op->lease.lease_ms, &rec, &any, r) || !any ||
+        !held_name_holder(o, &h, r))
         return;
     if (!o->store->prepare(o, j, &rec, 1)) {
         reply_nomem(o, r);
         return;
     }
     o->store->commit(o, j, &rec);
-    finish(&h, r);
+    held_finish(&h, r);
 }
 
 void ops_release_claim(struct ops *o, const struct op *op, struct reply *r)

@@ -13,6 +13,8 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_FAIL] = {"fail", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_EXTEND] = {"extend", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_RELEASE] = {"release", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
+    [OP_PROGRESS] = {"progress", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
+    [OP_LOG] = {"log", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_RELEASE_CLAIM] = {"release_claim", CLASS_UNIT, .away = AWAY_BOTH},
     [OP_CANCEL] = {"cancel", CLASS_UNIT, .away = AWAY_BY_JOB, ID(job.job)},
     [OP_REQUEUE] = {"requeue", CLASS_UNIT, .away = AWAY_BY_JOB, ID(job.job)},

@@ -27,6 +27,8 @@ enum op_kind {
     OP_FAIL,
     OP_EXTEND,
     OP_RELEASE,
+    OP_PROGRESS,      /* how far the holder of a lease is */
+    OP_LOG,           /* lines that it adds to the job's log */
     OP_RELEASE_CLAIM, /* by nonce: whatever a claim with an unknown outcome may have taken */
     OP_CANCEL,
     OP_REQUEUE,
@@ -111,6 +113,7 @@ static inline bool op_is_query(enum op_kind kind)
 }
 
 struct attempt_view;
+struct progress;
 
 /* What an import brings along beyond a job_past when the job is to stay the same one. */
 struct job_moved {
@@ -192,8 +195,11 @@ struct op_lease {
     bool has_delay;
     int64_t delay_ms; /* used when run_at is 0 */
     struct wall_time run_at;
-    /* extend */
-    uint32_t lease_ms; /* 0 = as long as before */
+    /* extend: 0 = as long as before; progress: 0 = the lease is not extended */
+    uint32_t lease_ms;
+    const struct progress *progress; /* progress: its token and time are not looked at */
+    const struct span *lines;        /* log: 1 to LIMIT_LOG_LINES */
+    uint32_t line_count;
 };
 
 struct op_release_claim {
@@ -210,7 +216,8 @@ struct op_job {
     bool want_texts;  /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
      * after the rest of the view */
-    bool want_attempts;
+    bool want_attempts; /* with the progress of the newest attempt */
+    bool want_log;      /* get, with want_attempts: the log, too */
 };
 
 struct op_patch {
@@ -573,6 +580,8 @@ struct job_view {
     struct job_ref holder;
     const struct attempt_view *attempts; /* get with want_attempts: oldest first */
     uint32_t attempt_count;
+    struct span progress; /* with want_attempts: as progress_decode reads it; empty = none */
+    struct span log;      /* with want_log: see joblog_begin */
     /* only with want_body */
     bool has_body;
     struct job_extra extra;

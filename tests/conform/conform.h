@@ -111,7 +111,7 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_undelivered, topic_rate, topic_notice, topic_api, topic_schedule, topic_trigger,
     topic_beanstalk, topic_moved, topic_dispatch, topic_refuse_enqueue, topic_refuse_lease,
     topic_refuse_unique, topic_refuse_change, topic_refuse_queue, topic_refuse_kv,
-    topic_refuse_batch, topic_refuse_alerts, topic_refuse_schedules;
+    topic_refuse_batch, topic_refuse_alerts, topic_refuse_schedules, topic_progress;
 
 /* --- env.c: opening, closing, time --- */
 

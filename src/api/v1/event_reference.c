@@ -48,6 +48,9 @@ static const struct event_doc docs[EVENT_KIND_COUNT] = {
                                "A schedule was due but could not create its job. The event is "
                                "sent once for each series of failures."},
     [EVENT_SCHEDULE_FIRED] = {"schedule, job, queue", "A schedule created a job."},
+    [EVENT_PROGRESS] = {JOB ", progress",
+                        "The worker of the job reported its progress. At most one "
+                        "event a second is kept and sent for each job."},
 };
 
 void events_reference(FILE *out)

@@ -78,8 +78,10 @@ enum record_kind {
     /* breakers: 112 … 119 */
     REC_BREAKER_PUT = 112, /* how the breaker of a target stands */
     REC_BREAKER_GONE = 113,
-    /* reserved: schedules and firings 80 … 95, ledger 120 … 127, steps and logs
-     * 128 … 143 */
+    /* what the holder of a lease reports: 128 … 143 */
+    REC_JOB_PROGRESS = 128, /* replaces what was reported before */
+    REC_JOB_LOGGED = 129,   /* entries that are added to the job's log */
+    /* reserved: schedules and firings 80 … 95, ledger 120 … 127, steps 130 … 143 */
 };
 
 struct rec_epoch {
@@ -269,6 +271,12 @@ struct rec_job_attempt {
     struct span worker, error;
 };
 
+/* PROGRESS: as progress_encode writes it; LOGGED: entries of the log (core/progress.h). */
+struct rec_job_report {
+    uint64_t seq;
+    struct span text;
+};
+
 struct rec_jobs_gone {
     uint32_t count;
     struct span seqs; /* zigzag varints: the first, then differences; see record_seq_* */
@@ -433,6 +441,7 @@ struct record {
         struct rec_jobs_gone jobs_gone;
         struct rec_job_noted job_noted;
         struct rec_job_attempt job_attempt;
+        struct rec_job_report job_report; /* PROGRESS, LOGGED */
         struct rec_key_new key_new;
         struct rec_keys_gone keys_gone;
         struct rec_kv_set kv_set;

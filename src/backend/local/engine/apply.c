@@ -358,6 +358,13 @@ static int take_job_noted(struct engine *e, const struct record *r)
     return 0;
 }
 
+/* Progress and log are in the store alone. */
+static int take_job_report(struct engine *e, const struct record *r)
+{
+    struct live *l = touched(e, r->job_report.seq, NULL);
+    return l ? apply_reported(&l->job) : -ERR_CORRUPT;
+}
+
 /* It is in the store alone. */
 static int take_job_attempt(struct engine *e, const struct record *r)
 {
@@ -527,6 +534,8 @@ static const take_fn takes[] = {
     [REC_SCHEDULE_PASSED] = take_schedule_state,
     [REC_SCHEDULE_FAILED] = take_schedule_state,
     [REC_JOB_LINKED] = take_job_linked,
+    [REC_JOB_PROGRESS] = take_job_report,
+    [REC_JOB_LOGGED] = take_job_report,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

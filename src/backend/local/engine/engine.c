@@ -114,6 +114,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     e->schedule_next = 1;
     e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
     e->event_mask = e->config.event_ring - 1;
+    progress_pace_init(&e->pace);
     e->events = mem_array(e->config.event_ring, sizeof(*e->events));
     if (!e->ring || !e->events) {
         engine_free(e);

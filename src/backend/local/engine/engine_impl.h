@@ -31,6 +31,7 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/progress.h"
 #include "core/retention.h"
 #include "core/unique.h"
 #include "ops/enqueue.h"
@@ -319,6 +320,7 @@ struct engine {
     struct event *events;               /* ring, by number */
     uint64_t event_mask;                /* its size less one */
     uint64_t event_last, event_durable; /* numbers in this boot; 0 = none yet */
+    struct progress_pace pace;
     struct ghost ghosts[GHOSTS];
     size_t ghost_next;
 

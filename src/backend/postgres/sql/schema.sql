@@ -180,7 +180,9 @@ CREATE TABLE @job (
     holder_hi int8 NOT NULL DEFAULT 0,
     payload bytea,
     result bytea,
-    error bytea
+    error bytea,
+    progress bytea,  -- of the newest attempt, if its token says so (core/progress.h)
+    log bytea
 ) ${churn};
 CREATE INDEX job_ready ON @job (queue, generation, priority DESC, seq) WHERE state = ${ready};
 CREATE INDEX job_pending ON @job (seq) WHERE state = ${ready} AND flags & ${flag_pending} <> 0;

@@ -3,9 +3,9 @@
 -- ${answer_bytes_max} bytes an answer: the rows are measured before the bytes of any are fetched.
 
 -- name: get_job
--- Returns the job $1, with its bodies if $2.
+-- Returns the job $1, with its bodies if $2, its progress if $3 and its log if $4.
 SELECT ${job_columns}, CASE WHEN $2::bool THEN j.payload END, CASE WHEN $2::bool THEN j.result END, j.error,
-    ${queue_shown}
+    ${queue_shown}, CASE WHEN $3::bool THEN j.progress END, CASE WHEN $4::bool THEN j.log END
 FROM @job j
 JOIN @queue q ON ${shown}
 WHERE j.seq = $1::int8;

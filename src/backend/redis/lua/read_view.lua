@@ -24,14 +24,16 @@ end
 
 local ask = {}
 
--- a job: sequence, with body, with attempts
+-- a job: sequence, with body, with attempts and progress, with log
 function ask.G()
-  local seq, body, attempts = arg(), arg() == '1', arg() == '1'
+  local seq, body, attempts, log = arg(), arg() == '1', arg() == '1', arg() == '1'
   local row = call('HGET', P .. 'row', seq)
   if not row then return { false } end
   local got = shown({ seq }, body)
   if not body and ${job.has(row)} % (2 * ${has_error}) >= ${has_error} then got[5] = call('HGET', P .. 'err', seq) end
-  return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. text(${seq.number(seq)}), 0, -1) or {} }
+  local number = text(${seq.number(seq)})
+  return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. number, 0, -1) or {},
+    attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l') }
 end
 
 -- Running jobs by the time since which they run.

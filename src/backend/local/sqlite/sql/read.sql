@@ -107,6 +107,13 @@ WHERE seq = ?1
 ORDER BY position DESC
 LIMIT ?2;
 
+-- name: report
+-- Returns what was reported about the job ?1, the log only if ?2 is not 0, and the newest token of the job.
+SELECT r.progress, CASE ?2 WHEN 0 THEN NULL ELSE r.log END, j.token_epoch, j.token_counter
+FROM report r CROSS
+JOIN jobs j ON j.seq = r.seq
+WHERE r.seq = ?1;
+
 -- name: exceptions
 -- Returns the newest ?2 attempts that failed or crashed, of the queue ?1 or of all with 0. i is the index
 -- alone; the row is read once it is known that the attempt is shown.
