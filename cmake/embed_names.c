@@ -31,6 +31,8 @@ const struct embed_constant embed_constants[] = {
     {"attempt_running", ATTEMPT_RUNNING},
     {"attempt_done", ATTEMPT_DONE},
     {"log_bytes", LIMIT_LOG_BYTES},
+    {"held_shown", WORKER_HELD_SHOWN},
+    {"workers_max", WORKERS_MAX},
     {"attempt_failed", ATTEMPT_FAILED},
     {"attempt_crashed", ATTEMPT_CRASHED},
     {"attempt_released", ATTEMPT_RELEASED},

@@ -9,6 +9,7 @@
 #define LIMIT_KEY_BYTES 512  /* unique key, group, correlation id */
 #define LIMIT_LABEL_BYTES 64 /* priority label, status label */
 #define LIMIT_WORKER_BYTES 128
+#define LIMIT_WORKER_FACTS_BYTES 1024
 #define LIMIT_ERROR_BYTES 8192             /* longer error texts are cut at a character boundary */
 #define LIMIT_NOTE_BYTES 4096              /* queue description and an API's own queue attributes */
 #define LIMIT_ATTRIBUTES_BYTES (64u << 10) /* an API's own fields of one job, JSON */

@@ -31,6 +31,7 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_PEEK] = {"peek", CLASS_LOOK, .query = true, .away = AWAY_SPOOLED, QUEUE(peek.queue)},
     [OP_LIST] = {"list", CLASS_SEARCH, .query = true, .away = AWAY_SPOOLED},
     [OP_WORKERS] = {"workers", CLASS_SEARCH, .query = true, .away = AWAY_SPOOLED},
+    [OP_REGISTRY] = {"registry", CLASS_SEARCH, .query = true},
     [OP_ACCEPT_CLOCK] = {"accept_clock", CLASS_UNIT},
     [OP_EXCEPTIONS] = {"exceptions", CLASS_SEARCH, .query = true, .away = AWAY_SPOOLED},
     [OP_KV_COMMIT] = {"kv_commit", CLASS_UNIT},

@@ -45,6 +45,7 @@ enum op_kind {
     OP_PEEK,
     OP_LIST,
     OP_WORKERS,      /* who holds leases */
+    OP_REGISTRY,     /* what nodes know of workers: keeps some entries, replies with all */
     OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
     OP_EXCEPTIONS,   /* attempts that went wrong, newest first */
     OP_KV_COMMIT,    /* checks, sets, deletes and enqueues, all or nothing */
@@ -415,6 +416,19 @@ struct op_page {
     bool want_body;
 };
 
+/* What one node knows of one worker. Nodes that share a store keep their entries there; a store of
+ * one process alone keeps none and replies with none. */
+struct worker_entry {
+    struct span name;
+    struct wall_time keep_until; /* then the store removes it */
+    struct span facts;           /* the broker's; at most LIMIT_WORKER_FACTS_BYTES */
+};
+
+struct op_registry {
+    const struct worker_entry *entries; /* of this node: each replaces the one before */
+    uint32_t count;                     /* at most LIMIT_BATCH */
+};
+
 struct op_pending {
     uint64_t after; /* sequences after this one */
     uint32_t limit; /* at most LIMIT_BATCH */
@@ -484,6 +498,7 @@ struct op {
         struct op_page page;
         struct op_history history;
         struct op_pending pending;
+        struct op_registry registry;
         struct op_schedule schedule;
     };
 };
@@ -652,9 +667,12 @@ struct schedule_view {
 };
 
 #define WORKERS_MAX 10000u /* in one reply */
+#define WORKER_HELD_SHOWN 10u
 struct worker_view {
     struct span name;
     uint64_t running; /* leases it holds, ≥ 1 */
+    struct job_ref held[WORKER_HELD_SHOWN]; /* some of them */
+    uint32_t held_count;
 };
 
 /* A condition that holds. */
@@ -720,6 +738,8 @@ struct reply {
     const struct worker_view *workers; /* workers: at most WORKERS_MAX, those longest at it first */
     const struct attempt_view *attempts; /* exceptions */
     uint32_t worker_count, attempt_count;
+    const struct worker_entry *entries; /* registry: of all nodes, in no order */
+    uint32_t entry_count;
     const struct alert_view *alerts;     /* alert_list: by name */
     const struct notice_view *notices;   /* notice_take: by due time; notice_list: oldest first */
     const struct breaker_view *breakers; /* by target */

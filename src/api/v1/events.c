@@ -37,6 +37,7 @@ void event_write(struct json_writer *w, const struct broker_event *from)
     event_of_stream(&v, from);
     json_write_object(w);
     event_members_write(w, &v);
+    progress_write(w, from->progress);
     json_write_object_end(w);
 }
 

@@ -282,6 +282,15 @@ CREATE INDEX notice_check ON @notice (check_at, number) WHERE state = ${notice_p
 CREATE INDEX notice_held ON @notice (holder) WHERE holder > 0;
 CREATE INDEX notice_alert ON @notice (alert);
 
+-- What each node knows of workers.
+CREATE TABLE @worker (
+    name text COLLATE "C" NOT NULL,
+    node int4 NOT NULL,  -- epoch of the node
+    keep_until int8 NOT NULL,
+    facts bytea NOT NULL,
+    PRIMARY KEY (name, node)
+) WITH (fillfactor = 50);
+
 -- Circuit breakers of targets.
 CREATE TABLE @breaker (
     target text COLLATE "C" PRIMARY KEY,

@@ -228,13 +228,34 @@ ORDER BY j.seq DESC;
 
 -- name: workers
 -- Returns workers with how many jobs they run and how many workers there are, at most $1.
-SELECT j.worker, count(*)::int8, (count(*) OVER ())::int8
+SELECT j.worker, count(*)::int8, (count(*) OVER ())::int8,
+    (array_agg(j.seq ORDER BY j.until, j.seq))[1:${held_shown}]::text,
+    (array_agg(j.id_hi ORDER BY j.until, j.seq))[1:${held_shown}]::text
 FROM @job j
 JOIN @queue q ON q.number = j.queue AND NOT q.deleted
 WHERE j.state = ${running} AND j.worker <> ''
 GROUP BY j.worker
 ORDER BY min(j.since), min(j.token_counter)
 LIMIT $1::int4;
+
+-- name: registry_put
+-- Keeps entries of the node $1: names ($2), times until which they are kept ($3), facts ($4).
+INSERT INTO @worker AS w (node, name, keep_until, facts)
+SELECT $1::int4, unnest($2::text[]), unnest($3::int8[]), unnest($4::bytea[])
+ON CONFLICT (name, node) DO UPDATE SET keep_until = excluded.keep_until, facts = excluded.facts;
+
+-- name: registry_prune
+-- Removes entries whose time is over at $1.
+DELETE FROM @worker
+WHERE keep_until <= $1::int8;
+
+-- name: registry
+-- Returns the entries of all nodes that are kept after $1, at most $2.
+SELECT name, keep_until, facts
+FROM @worker
+WHERE keep_until > $1::int8
+ORDER BY keep_until DESC
+LIMIT $2::int4;
 
 -- name: exceptions
 -- Returns failed and crashed attempts, newest first, at most $2; of the queue $1, or of all with ''.

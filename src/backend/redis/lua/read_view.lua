@@ -36,6 +36,29 @@ function ask.G()
     attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l') }
 end
 
+-- The registry of workers: our epoch, how many entries, then for each its name, until when it is kept, and facts.
+-- Answers the name, the time and the facts of every entry of every node.
+function ask.Y()
+  local node, n, out = arg(), count(), {}
+  for _ = 1, n do
+    local name, keep_until, facts = arg(), arg(), arg()
+    call('HSET', P .. 'worker', node .. ' ' .. name, keep_until .. ' ' .. facts)
+  end
+  local all = call('HGETALL', P .. 'worker')
+  for k = 1, #all, 2 do
+    local space = string.find(all[k + 1], ' ', 1, true)
+    local keep_until = sub(all[k + 1], 1, space - 1)
+    if tonumber(keep_until) <= now then
+      call('HDEL', P .. 'worker', all[k])
+    elseif #out < 3 * ${workers_max} then
+      out[#out + 1] = sub(all[k], string.find(all[k], ' ', 1, true) + 1)
+      out[#out + 1] = keep_until
+      out[#out + 1] = sub(all[k + 1], space + 1)
+    end
+  end
+  return out
+end
+
 -- Running jobs by the time since which they run.
 local function by_since(n, newest)
   local list = {}
