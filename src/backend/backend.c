@@ -284,6 +284,7 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_RELEASED] = "released",
     [EVENT_DONE] = "done",
     [EVENT_DEAD] = "dead",
+    [EVENT_CANCEL_REQUESTED] = "cancel_requested",
     [EVENT_CANCELLED] = "cancelled",
     [EVENT_REQUEUED] = "requeued",
     [EVENT_PATCHED] = "patched",

@@ -212,6 +212,7 @@ enum event_kind {
     EVENT_RELEASED, /* handed back, uncounted: by its holder, or by a restart */
     EVENT_DONE,
     EVENT_DEAD,
+    EVENT_CANCEL_REQUESTED, /* of a running job: its worker has a grace time to end it */
     EVENT_CANCELLED,
     EVENT_REQUEUED,
     EVENT_PATCHED,

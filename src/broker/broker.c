@@ -100,7 +100,7 @@ static void observe(struct broker *b, const struct op *op, const struct reply *r
     schedules_observe(b, op, r);
     bool ends = op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_RELEASE ||
                 op->kind == OP_CANCEL;
-    if (ends && r->outcome == OUT_OK && b->streams.count > 0)
+    if (ends && r->outcome == OUT_OK && r->state != STATE_RUNNING && b->streams.count > 0)
         streams_lease_ended(b, r->seq);
     if (ends && r->outcome == OUT_OK && op->kind != OP_CANCEL)
         heartbeats_lease_ended(b, r->seq);

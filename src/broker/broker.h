@@ -164,10 +164,10 @@ bool broker_queue_figures_of(const struct broker *b, struct span queue,
                              struct broker_queue_figures *ret);
 
 struct broker_figures {
-    uint64_t waiting; /* claims parked now */
+    uint64_t waiting;                        /* claims parked now */
     uint64_t streams, listeners, heartbeats; /* heartbeats: that wait */
-    uint64_t workers;                         /* that this node remembers */
-    uint64_t batches, ops; /* submitted so far */
+    uint64_t workers;                        /* that this node remembers */
+    uint64_t batches, ops;                   /* submitted so far */
     bool draining;
     /* webhooks, since start: delivered, failed, of those refused for their address; and now */
     uint64_t notices_delivered, notices_failed, notices_refused, notices_under_way;
@@ -244,8 +244,8 @@ struct broker_heartbeat;
 typedef void (*broker_heartbeat_fn)(void *ctx, const struct broker_heartbeat_result *result);
 /* Registers the worker and renews its leases in one batch; calls fn once, when one of them is lost
  * or to be cancelled, else when the wait is over. `in` is copied. A lease may be told as lost that
- * its holder has just ended through another node. *ret stays valid until fn was called. -ERR_CLOSED:
- * the broker drains. */
+ * its holder has just ended through another node. *ret stays valid until fn was called.
+ * -ERR_CLOSED: the broker drains. */
 MUST_CHECK int broker_heartbeat(struct broker *b, const struct broker_heartbeat_in *in,
                                 broker_heartbeat_fn fn, void *ctx, struct broker_heartbeat **ret);
 /* The client is gone: fn will not be called. */

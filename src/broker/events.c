@@ -190,11 +190,10 @@ static bool ask_texts(struct broker_listener *l)
                                       .kv_get = {.keys = &e->key, .count = 1, .want_value = true}};
         bool progress = e->kind == EVENT_PROGRESS;
         if ((e->has_extra || progress) && e->seq && !l->config.no_texts)
-            l->ops[n++] = (struct op){.kind = OP_GET,
-                                      .tag = i,
-                                      .job = {.job = {.seq = e->seq},
-                                              .want_texts = true,
-                                              .want_attempts = progress}};
+            l->ops[n++] = (struct op){
+                .kind = OP_GET,
+                .tag = i,
+                .job = {.job = {.seq = e->seq}, .want_texts = true, .want_attempts = progress}};
     }
     if (n == 0 || broker_submit(l->broker, l->ops, n, text_cb, l) != 0)
         return false;

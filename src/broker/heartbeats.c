@@ -3,9 +3,9 @@
  * jobs are to be cancelled and which leases are lost. One that waits is parked until one of its
  * leases is concerned or its time is over.
  *
- * When an event of this node concerns a lease, its job is read. On a store that other nodes share, the jobs are
- * also read again every CHECK_MS, because those nodes' events are theirs; where no other node
- * lives, nothing is read. */
+ * When an event of this node concerns a lease, its job is read. On a store that other nodes share,
+ * the jobs are also read again every CHECK_MS, because those nodes' events are theirs; where no
+ * other node lives, nothing is read. */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 
@@ -16,34 +16,30 @@ struct broker_heartbeat {
     struct broker_heartbeat *prev, *next; /* parked */
     broker_heartbeat_fn fn;
     void *ctx;
-    size_t count;            /* leases */
-    size_t left;             /* replies to come */
-    uint64_t deadline;       /* loop time */
-    bool parked, checking;   /* waits; jobs are being read */
-    bool gone;               /* the client is: fn is not called any more */
-    bool check_again;        /* something happened meanwhile */
-    enum outcome refused;    /* the store did not answer; OUT_OK = it did */
+    size_t count;          /* leases */
+    size_t left;           /* replies to come */
+    uint64_t deadline;     /* loop time */
+    bool parked, checking; /* waits; jobs are being read */
+    bool gone;             /* the client is: fn is not called any more */
+    bool check_again;      /* something happened meanwhile */
+    enum outcome refused;  /* the store did not answer; OUT_OK = it did */
     struct job_ref *cancel, *lost;
     size_t cancel_count, lost_count;
-    struct op *ops;            /* one a lease */
+    struct op *ops;             /* one a lease */
     struct broker_held *leases; /* token counter 0 = ended by its holder, not watched any more */
     struct job_ref *ids;
 };
 
-/* ---- the one place that knows how a cancel request shows ---- */
-
 /* Whether the holder of this lease is asked to stop, by the reply to an extend. */
 static bool reply_cancels(const struct reply *r)
 {
-    (void)r;
-    return false;
+    return r->lease.cancel_by.ms != 0;
 }
 
 /* The same by the job as it is read. */
 static bool view_cancels(const struct job_view *v)
 {
-    (void)v;
-    return false;
+    return cancel_requested(&v->limits);
 }
 
 /* ---- the answer ---- */
@@ -218,7 +214,7 @@ static void timer_cb(uv_timer_t *timer)
 /* After one of these the holder may have lost its lease, or be asked to stop. */
 #define CONCERNS                                                                                   \
     (UINT64_C(1) << EVENT_CRASHED | UINT64_C(1) << EVENT_CANCELLED | UINT64_C(1) << EVENT_DEAD |   \
-     UINT64_C(1) << EVENT_RELEASED)
+     UINT64_C(1) << EVENT_RELEASED | UINT64_C(1) << EVENT_CANCEL_REQUESTED)
 
 static struct broker_heartbeat *watcher(const struct broker *b, uint64_t seq, size_t *ret_index)
 {
@@ -280,7 +276,7 @@ void heartbeats_news(struct broker *b)
 
 static bool is_lost(enum outcome o)
 {
-    return o == OUT_LEASE_LOST || o == OUT_NOT_FOUND || o == OUT_GONE;
+    return o == OUT_LEASE_LOST || o == OUT_NOT_FOUND || o == OUT_GONE || o == OUT_CANCELLED;
 }
 
 static void extended_cb(void *ctx, const struct reply *r)
@@ -315,8 +311,8 @@ static struct broker_heartbeat *heartbeat_new(struct broker *b,
     h->cancel = h->ids + n;
     h->lost = h->cancel + n;
     for (size_t i = 0; i < h->count; i++) {
-        h->leases[i] = (struct broker_held){.seq = in->leases[i].job.seq,
-                                            .token = in->leases[i].token};
+        h->leases[i] =
+            (struct broker_held){.seq = in->leases[i].job.seq, .token = in->leases[i].token};
         h->ids[i] = in->leases[i].job;
         h->ops[i] = (struct op){.kind = OP_EXTEND,
                                 .tag = i,
@@ -327,8 +323,8 @@ static struct broker_heartbeat *heartbeat_new(struct broker *b,
     return h;
 }
 
-int broker_heartbeat(struct broker *b, const struct broker_heartbeat_in *in,
-                     broker_heartbeat_fn fn, void *ctx, struct broker_heartbeat **ret)
+int broker_heartbeat(struct broker *b, const struct broker_heartbeat_in *in, broker_heartbeat_fn fn,
+                     void *ctx, struct broker_heartbeat **ret)
 {
     struct broker_heartbeat *h = b->draining ? NULL : heartbeat_new(b, in);
     if (!h)

@@ -2,12 +2,12 @@
 /* The registry of workers: who they are, when each last made a request, what it did.
  *
  * A worker is known by the name that it gives with claims and heartbeats. This node remembers those
- * that it has heard of, at most NAMES_MAX: then the one that was silent longest makes room. An entry
- * stays for an hour after the last request and after the end of the last lease. Nodes that share a
- * store keep their entries there, too (OP_REGISTRY): what has changed is written once a second, and
- * a list merges the entries of all nodes. With an embedded store the registry lasts as long as the
- * process; which leases a worker holds is always the backend's to say, so that it is right after a
- * restart. */
+ * that it has heard of, at most NAMES_MAX: then the one that was silent longest makes room. An
+ * entry stays for an hour after the last request and after the end of the last lease. Nodes that
+ * share a store keep their entries there, too (OP_REGISTRY): what has changed is written once a
+ * second, and a list merges the entries of all nodes. With an embedded store the registry lasts as
+ * long as the process; which leases a worker holds is always the backend's to say, so that it is
+ * right after a restart. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,8 +265,8 @@ static uint32_t flush_gather(struct broker *b, struct flush *f)
     f->entries = arena_array(&f->arena, LIMIT_BATCH, sizeof *f->entries);
     for (struct worker *w = b->workers.first; f->entries && w && n < LIMIT_BATCH; w = w->next) {
         uint8_t *facts = w->changed ? arena_alloc(&f->arena, LIMIT_WORKER_FACTS_BYTES) : NULL;
-        const char *name = facts ? arena_copy(&f->arena, w->public.name.at, w->public.name.len)
-                                 : NULL;
+        const char *name =
+            facts ? arena_copy(&f->arena, w->public.name.at, w->public.name.len) : NULL;
         if (!name)
             continue;
         uint8_t *end = facts_encode(b, &w->public, facts);
@@ -342,7 +342,8 @@ static int by_name(const void *x, const void *y)
 {
     const struct broker_worker *a = x, *b = y;
     int order = names_order(a->name, b->name);
-    return order ? order : (a->last_seen.ms < b->last_seen.ms) - (a->last_seen.ms > b->last_seen.ms);
+    return order ? order
+                 : (a->last_seen.ms < b->last_seen.ms) - (a->last_seen.ms > b->last_seen.ms);
 }
 
 /* After a restart a worker that holds a job gets the whole time to make a request. */

@@ -17,6 +17,8 @@ struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct 
 bool held_name_holder(struct ops *o, const struct held *h, struct reply *r);
 /* The report took effect. */
 void held_finish(const struct held *h, struct reply *r);
+/* How much is left of the lease after this extension. */
+void held_left(const struct held *h, const struct record *extended, struct reply *r);
 /* The record of a lease that is extended by `lease_ms`, 0 = as long as before. False: the reply
  * says why not. *ret_any is false for a lease without an end. */
 bool held_extension(const struct held *h, uint32_t lease_ms, struct record *ret, bool *ret_any,

@@ -53,6 +53,7 @@ void ops_progress(struct ops *o, const struct op *op, struct reply *r)
     bool extends = false;
     if (!held_job(o, op, &h, r) || !progress_valid(o, &op->lease, r))
         return;
+    r->lease.cancel_by = cancel_deadline(&h.lease.limits);
     recs[0] = (struct record){
         .kind = REC_JOB_PROGRESS,
         .job_report = {.seq = h.j->seq, .text = progress_text(o, &h, op->lease.progress)}};
@@ -62,6 +63,8 @@ void ops_progress(struct ops *o, const struct op *op, struct reply *r)
     }
     if (op->lease.lease_ms && !held_extension(&h, op->lease.lease_ms, &recs[1], &extends, r))
         return;
+    if (extends)
+        held_left(&h, &recs[1], r);
     report(o, &h, recs, extends ? 2 : 1, r);
 }
 

@@ -104,7 +104,7 @@ struct conform_topic {
                                        .count = sizeof list / sizeof list[0],                      \
                                        .needs = 0 __VA_OPT__(|) __VA_ARGS__}
 
-extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease,
+extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease, topic_cancel,
     topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,
     topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
     topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
@@ -229,7 +229,7 @@ struct op lease_op_by_id(enum op_kind kind, uint64_t seq); /* any_token */
 const struct reply *ack(struct env *e, struct held h);
 const struct reply *fail(struct env *e, struct held h);
 const struct reply *release(struct env *e, struct held h);
-struct op job_op(enum op_kind kind, uint64_t seq);
+struct op job_op(enum op_kind kind, uint64_t seq); /* a cancel: with force */
 const struct reply *cancel(struct env *e, uint64_t seq);
 const struct reply *requeue(struct env *e, uint64_t seq);
 

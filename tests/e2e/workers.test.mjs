@@ -121,6 +121,20 @@ function cases(name, a, b) {
     assert.deepEqual(ok(await wait), { cancel: [], lost: [] });
   });
 
+  test(`HF-21: a cancel reaches the worker: by a heartbeat that waits, by extend, by progress (${name})`, async () => {
+    const job = await claimed(a(), 'x', 'stops');
+    const path = `/v1/jobs/${job.id}`;
+    const wait = a().post('/v1/workers/stops/heartbeat', { leases: [held(job)], wait_ms: 60000 });
+    await until('the heartbeat waits', async () => (await a().get('/metrics')).text.includes('holdfast_heartbeats_waiting 1'));
+    assert.equal((await b().post(`${path}/cancel`, {})).status, 202);
+    assert.deepEqual(ok(await wait), { cancel: [job.id], lost: [] });
+    assert.equal(ok(await a().post(`${path}/extend`, { token: job.token })).cancel, true);
+    assert.equal(ok(await a().post(`${path}/progress`, { token: job.token, percent: 1 })).cancel, true);
+    assert.deepEqual(ok(await b().post('/v1/workers/stops/heartbeat', { leases: [held(job)] })), { cancel: [job.id], lost: [] });
+    ok(await a().post(`${path}/release`, { token: job.token }));
+    await until('the job is cancelled', async () => (await view(b(), job)).state === 'cancelled');
+  });
+
   test(`NOM-16: heartbeats are checked (${name})`, async () => {
     for (const bad of [{ leases: [{ id: 1 }] }, { leases: 1 }, { wait_ms: 60001 }, { extend_ms: 1 }, { pid: -1 }, { host: 'x'.repeat(300) }, { leese: [] }]) {
       refused(await a().post('/v1/workers/bad/heartbeat', bad), bad);

@@ -45,6 +45,7 @@ struct stored_job {
     struct job_extra extra;      /* texts; JOB_HAS_EXTRA says whether */
     struct job_token token;      /* newest token ever given for it; counter 0 = never claimed */
     uint32_t lease_ms;           /* running */
+    struct lease_limits limits;  /* running */
     struct span worker;          /* running or done */
     struct wall_time started_at; /* running or done: of the newest attempt; 0 = not known */
 };

@@ -262,8 +262,8 @@ static void count_worker(struct item *it, struct found_worker *all, size_t *coun
     struct hash128 key = hash128_of(it->unit.s->facts.hash_key, r->worker);
     uint64_t at = map128_get(&it->unit.name_map, key);
     if (!at) {
-        all[(*count)++] = (struct found_worker){
-            .name = r->worker, .since = r->job.since, .token = r->token};
+        all[(*count)++] =
+            (struct found_worker){.name = r->worker, .since = r->job.since, .token = r->token};
         at = *count;
         it->unit.nomem |= map128_put(&it->unit.name_map, key, at) != 0;
     }
@@ -293,8 +293,7 @@ static bool answer_workers(struct item *it, const redisReply *list)
     if (!all || !views || it->unit.nomem)
         return false;
     qsort(all, count, sizeof *all, longest_first);
-    for (size_t i = 0; i < count; i++)
-    {
+    for (size_t i = 0; i < count; i++) {
         views[i] = (struct worker_view){
             .name = all[i].name, .running = all[i].running, .held_count = all[i].held_count};
         memcpy(views[i].held, all[i].held, sizeof views[i].held);
@@ -322,10 +321,9 @@ static bool answer_registry(struct item *it, const redisReply *list)
     size_t n = reply_count(list) / 3;
     struct worker_entry *entries = arena_array(&it->unit.arena, n + 1, sizeof *entries);
     for (size_t i = 0; entries && i < n; i++)
-        entries[i] = (struct worker_entry){
-            .name = reply_span(reply_at(list, 3 * i)),
-            .keep_until = {rd_reply_int(reply_at(list, 3 * i + 1))},
-            .facts = reply_span(reply_at(list, 3 * i + 2))};
+        entries[i] = (struct worker_entry){.name = reply_span(reply_at(list, 3 * i)),
+                                           .keep_until = {rd_reply_int(reply_at(list, 3 * i + 1))},
+                                           .facts = reply_span(reply_at(list, 3 * i + 2))};
     reply_of(it)->entries = entries;
     reply_of(it)->entry_count = entries ? (uint32_t)n : 0;
     return entries != NULL;
@@ -383,7 +381,7 @@ static void found_cb(void *ctx, redisReply *r)
         answer(it, OUT_NO_QUEUE, NULL);
         return;
     }
-    bool done = kind == OP_WORKERS ? answer_workers(it, found)
+    bool done = kind == OP_WORKERS    ? answer_workers(it, found)
                 : kind == OP_REGISTRY ? answer_registry(it, found)
                 : kind == OP_KV_LIST
                     ? rd_kv_answer_list(it, &op_of(it)->kv_list, found, reply_of(it))

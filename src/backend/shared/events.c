@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: a ring of what this node did, told after the commit, and of keys that others changed.
- * What else other nodes do makes no events here; a listener who wants everything asks each node. */
+/* Events: a ring of what this node did, told after the commit, and of keys that others changed and
+ * cancels that others requested, since the worker of the job may listen here. What else other nodes
+ * do makes no events here; a listener who wants everything asks each node. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 
@@ -95,6 +100,36 @@ void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t
                        struct wall_time at)
 {
     struct happened h = {.kind = kind, .at = at, .subject = key, .count = version};
+    push(s, &h);
+}
+
+size_t shared_cancel_text(const struct happened *h, char out[CANCEL_TEXT_BYTES])
+{
+    int len = snprintf(out, CANCEL_TEXT_BYTES, "%" PRIu64 " %" PRIu64 " %u %u %.*s", h->job.seq,
+                       h->job.id_hi, h->job.failures, h->job.crashes, (int)h->queue.len,
+                       h->queue.at);
+    return (size_t)len;
+}
+
+void shared_events_cancel(struct shared *s, const char *text)
+{
+    uint64_t number[4];
+    char *end = NULL;
+    for (size_t i = 0; i < 4; i++, text = end + 1) {
+        number[i] = strtoull(text, &end, 10);
+        if (end == text || *end != ' ') {
+            shared_events_gap(s); /* every client of the store may write to the channel */
+            return;
+        }
+    }
+    struct happened h = {.kind = EVENT_CANCEL_REQUESTED,
+                         .at = {shared_now(s)},
+                         .job = {.seq = number[0],
+                                 .id_hi = number[1],
+                                 .failures = (uint16_t)number[2],
+                                 .crashes = (uint16_t)number[3],
+                                 .state = STATE_RUNNING},
+                         .queue = span_of(text, strnlen(text, LIMIT_QUEUE_NAME_BYTES))};
     push(s, &h);
 }
 

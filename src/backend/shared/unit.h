@@ -55,7 +55,8 @@ struct row {
     struct wqueue *q;
     struct job_token token; /* of the newest lease, also when it is over */
     uint32_t lease_ms;
-    int64_t until_ms;
+    int64_t until_ms;           /* no later than its limits allow */
+    struct lease_limits limits; /* while it runs */
     struct span worker;
     uint64_t nonce;
     struct job_ref holder; /* the last trigger's job that took it; holds it while lease_ms is 0 */

@@ -88,6 +88,8 @@ static const struct option enqueue_options[] = {
      OPTION_TEXT},
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
     {"lease", 0, "DURATION", "how long a claim holds the job", OPTION_DURATION},
+    {"timeout", 0, "DURATION", "how long an attempt may run, however often its lease is extended",
+     OPTION_DURATION},
     {"backoff", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
     {"expires_at", 0, "TIME", "the job becomes dead if it is not started by this time",
      OPTION_TEXT},
@@ -158,6 +160,7 @@ static const struct option jobs_options[] = {
 static const struct option cancel_options[] = {
     CLIENT_OPTIONS,
     FILTER_OPTIONS("jobs in these states; required"),
+    {"force", 'f', NULL, "take running jobs from their workers at once", OPTION_FLAG},
 };
 
 static const struct option requeue_options[] = {
@@ -294,7 +297,9 @@ const struct command client_commands[] = {
      COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
     {"cancel", "[ID...]", "cancel jobs",
      "Give the IDs of the jobs, or a queue with --queue and the states of its jobs with --state\n"
-     "(scheduled, ready, running). A running job is taken from its worker.\n" ASKS(
+     "(scheduled, ready, running). The worker of a running job is told to stop. The job is\n"
+     "cancelled when the worker gives it up, and at the latest after the queue's cancel_grace_ms;\n"
+     "it is done if the worker completes it before. With --force it is cancelled at once.\n" ASKS(
          "--queue shows", "asks") EXIT_STATUS "\n",
      COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
     {"stats", "[QUEUE]", "show statistics of the server or of one queue",

@@ -31,6 +31,7 @@ static const struct record_type *const record_types[] = {
     [REC_JOB_NOTED] = &record_job_noted,
     [REC_JOB_PRIORITY] = &record_job_priority,
     [REC_JOB_ATTEMPT] = &record_job_attempt,
+    [REC_JOB_CANCEL_REQUESTED] = &record_job_cancel_requested,
     [REC_KEY_NEW] = &record_key_new,
     [REC_KEYS_GONE] = &record_keys_gone,
     [REC_KV_SET] = &record_kv_set,

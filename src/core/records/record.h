@@ -52,6 +52,7 @@ enum record_kind {
     REC_JOB_NOTED = 43,    /* label, attributes, result or error of a job that stays as it is */
     REC_JOB_PRIORITY = 44, /* of a running job, which fails or goes back with the next record */
     REC_JOB_ATTEMPT = 45,  /* behind JOB_NEW: an attempt that the job has brought along */
+    REC_JOB_CANCEL_REQUESTED = 46, /* of a running job: its lease gets an end */
     /* idempotency keys: 48 … 55 */
     REC_KEY_NEW = 48,
     /* 49 was a kind that is not written any more. */
@@ -145,7 +146,12 @@ struct rec_tally {
     struct tally add;
 };
 
-enum bulk_action { BULK_REQUEUE = 1, BULK_CANCEL = 2, BULK_REMOVE = 3 };
+enum bulk_action {
+    BULK_REQUEUE = 1,
+    BULK_CANCEL = 2, /* running jobs: a cancel is requested */
+    BULK_REMOVE = 3,
+    BULK_CANCEL_NOW = 4, /* running jobs: their leases end at once */
+};
 
 struct rec_bulk_begin {
     uint64_t bulk; /* number */
@@ -179,6 +185,7 @@ struct rec_job_claimed {
     uint64_t seq;
     struct job_token token;
     uint32_t lease_ms; /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
+    uint32_t timeout_ms; /* of this attempt; 0 = no limit */
     bool bound;
     struct wall_time at;
     struct span worker;
@@ -189,12 +196,18 @@ struct rec_job_extended {
     uint32_t lease_ms;
 };
 
+struct rec_job_cancel_requested {
+    uint64_t seq;
+    struct wall_time at;
+    uint32_t grace_ms;
+};
+
 /* An imported job that has an error text gets it by a record right behind its JOB_NEW: JOB_BACK
  * when it waits, JOB_DEAD when it is dead, which says again what the job is. */
 struct rec_job_back {
     uint64_t seq;
     uint8_t state;  /* ready or scheduled */
-    uint8_t reason; /* failed, timed_out (lease ran out), released, restarted */
+    uint8_t reason; /* failed, timed_out, lease_expired, released, restarted */
     uint16_t failures, crashes;
     uint32_t generation;
     struct wall_time run_at; /* unchanged when ready at once */
@@ -431,6 +444,7 @@ struct record {
         struct rec_job_ready job_ready;
         struct rec_job_claimed job_claimed;
         struct rec_job_extended job_extended;
+        struct rec_job_cancel_requested job_cancel_requested;
         struct rec_job_back job_back;
         struct rec_job_done job_done;
         struct rec_job_dead job_dead;

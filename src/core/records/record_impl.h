@@ -28,6 +28,7 @@ extern const struct record_type record_kv_from_job, record_kv_keys;
 extern const struct record_type record_job_new, record_job_ready, record_job_claimed;
 extern const struct record_type record_job_extended, record_job_back, record_job_done;
 extern const struct record_type record_job_dead, record_job_cancelled, record_job_requeued;
+extern const struct record_type record_job_cancel_requested;
 extern const struct record_type record_job_patched, record_jobs_gone;
 extern const struct record_type record_job_noted, record_job_priority, record_job_attempt;
 

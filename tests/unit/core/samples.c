@@ -283,7 +283,7 @@ static void sample_job_new(struct random *random, struct arena *arena, struct re
 
 static void sample_job_back(struct random *random, struct arena *arena, struct record *ret)
 {
-    static const uint8_t reasons[] = {REASON_FAILED, REASON_TIMED_OUT, REASON_RELEASED,
+    static const uint8_t reasons[] = {REASON_FAILED, REASON_LEASE_EXPIRED, REASON_RELEASED,
                                       REASON_RESTARTED};
     ret->job_back = (struct rec_job_back){
         .seq = seq_value(random),
@@ -598,7 +598,7 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
     case REC_BULK_BEGIN:
         ret->bulk_begin = (struct rec_bulk_begin){
             .bulk = between(random, 1, UINT64_MAX),
-            .action = (uint8_t)random_between(random, BULK_REQUEUE, BULK_REMOVE),
+            .action = (uint8_t)random_between(random, BULK_REQUEUE, BULK_CANCEL_NOW),
             .at = wall(random),
             .queue = (uint32_t)between(random, 0, UINT32_MAX),
             .states = (unsigned)random_next(random) & STATES_ALL,

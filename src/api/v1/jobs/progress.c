@@ -54,16 +54,15 @@ static bool percent_read(struct span text, struct progress *p)
 
 static void reported(struct call *c, const struct reply *r)
 {
-    const int64_t *lease_ms = c->more;
     struct json_writer w;
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_job_name(&w, r->id_hi, r->seq);
     write_text(&w, "state", state_name(r->state));
-    if (lease_ms && *lease_ms)
+    if (r->lease.left_ms > 0)
         write_time(&w, "lease_until",
-                   (struct wall_time){broker_now(c->broker).wall.ms + *lease_ms});
-    lease_cancel_write(&w, r);
+                   (struct wall_time){broker_now(c->broker).wall.ms + r->lease.left_ms});
+    cancel_write(&w, &r->lease);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -91,7 +90,6 @@ static bool progress_take(struct call *c, struct progress_in *in, struct problem
     c->op.lease.progress = progress;
     c->op.lease.token = in->token;
     c->op.lease.lease_ms = (uint32_t)in->lease_ms;
-    c->more = arena_copy(c->arena, &in->lease_ms, sizeof in->lease_ms);
     return true;
 }
 
@@ -217,7 +215,7 @@ void log_get_handle(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     http_alone(x);
-    c->op.job = (struct op_job){
-        .job = job, .want_texts = true, .want_attempts = true, .want_log = true};
+    c->op.job =
+        (struct op_job){.job = job, .want_texts = true, .want_attempts = true, .want_log = true};
     call_submit(c);
 }

@@ -100,7 +100,7 @@ static const struct field exception_rows[] = {
 
 static const char *exception_type(const struct attempt_view *a)
 {
-    return a->outcome == ATTEMPT_CRASHED ? "crash" : error_kind_name(a->error_kind);
+    return a->outcome == ATTEMPT_LEASE_EXPIRED ? "crash" : error_kind_name(a->error_kind);
 }
 
 static void write_exception(struct json_writer *w, const struct attempt_view *a)

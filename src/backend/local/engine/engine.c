@@ -322,6 +322,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     ret->started_at = l->job.since;
     ret->token = lease->token;
     ret->lease_ms = lease->lease_ms;
+    ret->limits = lease->limits;
     if (lease->held) {
         const struct live *holder = jobs_by_seq(e, lease->nonce, NULL);
         ret->holder = (struct job_ref){lease->nonce, holder ? holder->job.id_hi : 0};
@@ -520,14 +521,15 @@ static void boot_leases(struct engine *e)
         for (uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0; at; at = next) {
             struct live *l = live_at(e, at);
             next = l->next;
-            if ((l->job.flags & JOB_BOUND) && !e->config.still) {
+            struct lease *lease = lease_at(e, l->lease);
+            bool bound = (l->job.flags & JOB_BOUND) && !e->config.still;
+            if (bound && !cancel_requested(&lease->limits)) {
                 struct record rec;
                 decide_release(&l->job, (struct wall_time){0}, q->generation, e->now.wall, &rec);
                 rec.job_back.reason = REASON_RESTARTED;
                 engine_emit(e, &rec);
             } else {
-                if (lease_at(e, l->lease)->lease_ms != 0) /* else a job holds it */
-                    leases_arm(e, lease_at(e, l->lease));
+                leases_restore(e, lease);
                 e->restored_leases++;
             }
         }

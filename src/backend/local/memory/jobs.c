@@ -53,7 +53,7 @@ static void chain_out(struct store_memory *m, const struct kept_job *k)
 
 static void wrong_in(struct store_memory *m, struct kept_attempt *a)
 {
-    if (a->view.outcome != ATTEMPT_FAILED && a->view.outcome != ATTEMPT_CRASHED)
+    if (!attempt_went_wrong(a->view.outcome))
         return;
     a->wrong_older = m->wrong;
     if (m->wrong)
@@ -278,6 +278,7 @@ static int job_claimed(struct kept_job *k, const struct rec_job_claimed *r)
         return rc;
     k->token = r->token;
     k->lease_ms = r->lease_ms;
+    k->limits = (struct lease_limits){.timeout_ms = r->timeout_ms};
     k->started_at = r->at;
     return worker_set(k, r->worker);
 }
@@ -426,6 +427,8 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
         return apply_ready(&k->job, &r->job_ready);
     case REC_JOB_CLAIMED:
         return job_claimed(k, &r->job_claimed);
+    case REC_JOB_CANCEL_REQUESTED:
+        return apply_cancel_requested(&k->job, &r->job_cancel_requested, &k->limits);
     case REC_JOB_EXTENDED:
         return job_extended(k, &r->job_extended);
     case REC_JOB_BACK:

@@ -210,6 +210,7 @@ static int view_make(const struct kept_job *k, const struct kept_queue *q, bool 
     if (rc == 0 && k->job.state == STATE_RUNNING) {
         ret->token = k->token;
         ret->lease_ms = k->lease_ms;
+        ret->limits = k->limits;
         ret->lease_left_ms = -1; /* the engine knows */
         rc = span_copy(arena, span_of(k->worker, k->worker_len), &ret->worker);
     }

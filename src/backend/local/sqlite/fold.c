@@ -221,6 +221,7 @@ static int change_complete(struct store_sqlite *q, struct change *c, struct err_
     }
     if (!(c->flags & CHANGE_TOKEN)) {
         c->token = row.token;
+        c->limits = row.limits;
         c->started_at = row.started_at;
     }
     if (!(c->flags & CHANGE_LEASE))
@@ -246,6 +247,7 @@ static void change_assume(struct change *c, enum job_move move)
 static void lease_drop(struct change *c)
 {
     c->lease_ms = 0;
+    c->limits = (struct lease_limits){0};
     c->worker = (struct span){NULL, 0};
     c->flags |= CHANGE_STATE | CHANGE_LEASE | CHANGE_WORKER;
 }
@@ -267,6 +269,7 @@ static int fold_claimed(struct change *c, const struct rec_job_claimed *r)
         return rc;
     c->token = r->token;
     c->lease_ms = r->lease_ms;
+    c->limits = (struct lease_limits){.timeout_ms = r->timeout_ms};
     c->worker = r->worker;
     c->started_at = r->at;
     c->flags |= CHANGE_STATE | CHANGE_TOKEN | CHANGE_LEASE | CHANGE_WORKER;
@@ -453,6 +456,8 @@ static int fold_job(struct store_sqlite *q, const struct record *r, struct chang
         return fold_acked(c, &r->job_done);
     case REC_JOB_EXTENDED:
         return fold_extended(c, &r->job_extended);
+    case REC_JOB_CANCEL_REQUESTED:
+        return apply_cancel_requested(&c->job, &r->job_cancel_requested, &c->limits);
     case REC_JOB_READY:
         return apply_ready(&c->job, &r->job_ready);
     case REC_JOB_BACK:

@@ -109,6 +109,8 @@ static const struct column_rule jobs[] = {
     BITS("counts"),
     {"payload", VALUE_PAYLOAD, 0, (int64_t)LIMIT_PAYLOAD_BYTES << 2 | 3},
     ID("id_hi"),
+    NUMBER("limits", 0, (int64_t)LIMIT_TIMEOUT_MS << LIMITS_TIMEOUT_SHIFT | LIMIT_LEASE_MS),
+    WALL("cancel_at"),
 };
 
 static const struct column_rule aside[] = {
@@ -144,7 +146,7 @@ static const struct column_rule report[] = {
 
 static const struct column_rule bulks[] = {
     POSITION("bulk"),
-    NUMBER("action", BULK_REQUEUE, BULK_REMOVE),
+    NUMBER("action", BULK_REQUEUE, BULK_CANCEL_NOW),
     WALL("at"),
     NUMBER("queue", 0, UINT32_MAX - 1),
     NUMBER("states", 0, STATES_ALL),
@@ -167,7 +169,7 @@ static const struct column_rule attempts[] = {
     NUMBER("number", 1, UINT16_MAX *INT64_C(2) + 1),
     WALL("started_at"),
     WALL("ended_at"),
-    NUMBER("outcome", ATTEMPT_DONE, ATTEMPT_CANCELLED),
+    NUMBER("outcome", ATTEMPT_DONE, ATTEMPT_OUTCOME_COUNT - 1),
     NUMBER("error_kind", ERROR_APP, ERROR_BUSINESS),
     TEXT("worker", LIMIT_WORKER_BYTES),
     TEXT("error", LIMIT_ERROR_BYTES),

@@ -75,8 +75,10 @@ struct span column_span(sqlite3_stmt *st, int at);
  *   counts   failures · crashes << 16 · generation << 32
  *   payload  payload_kind · payload_bytes << 2
  *   lease_ms running: the lease; done: how long the attempt took << 1 | 1 (0 = not known); else 0
+ *   limits   cancel_grace_ms · timeout_ms << 27; this and cancel_at tell of the newest lease, also
+ *            when it is over: then they mean nothing
  */
-#define JOB_COLUMN_COUNT 14
+#define JOB_COLUMN_COUNT 16
 enum job_column {
     JOB_SEQ,
     JOB_QUEUE,
@@ -92,10 +94,18 @@ enum job_column {
     JOB_COUNTS,
     JOB_PAYLOAD,
     JOB_ID_HI,
+    JOB_LIMITS,
+    JOB_CANCEL_AT,
 };
 static inline uint64_t job_marks(const struct job *j)
 {
     return (uint64_t)j->reason | (uint64_t)j->flags << MARKS_FLAGS_SHIFT;
+}
+#define LIMITS_TIMEOUT_SHIFT 27
+_Static_assert(LIMIT_LEASE_MS < 1u << LIMITS_TIMEOUT_SHIFT, "a grace time has its bits");
+static inline uint64_t job_limits(const struct lease_limits *l)
+{
+    return (uint64_t)l->cancel_grace_ms | (uint64_t)l->timeout_ms << LIMITS_TIMEOUT_SHIFT;
 }
 static inline uint64_t job_counts(const struct job *j)
 {
@@ -205,6 +215,7 @@ struct change {
     unsigned
         from; /* states (mask) the row must be in for the first record to be legal; 0 = checked */
     uint32_t lease_ms;
+    struct lease_limits limits;
     uint8_t result_kind, error_kind;
     struct job job;
     struct job_token token;

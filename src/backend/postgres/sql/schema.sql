@@ -158,6 +158,9 @@ CREATE TABLE @job (
     token_counter int8 NOT NULL DEFAULT 0,  -- … and a counter
     lease_ms int4 NOT NULL DEFAULT 0,
     until int8 NOT NULL DEFAULT 0,  -- end of the lease
+    timeout_ms int8 NOT NULL DEFAULT 0,  -- limits of the newest lease: struct lease_limits
+    cancel_grace_ms int4 NOT NULL DEFAULT 0,
+    cancel_at int8 NOT NULL DEFAULT 0,
     worker text,
     nonce int8 NOT NULL DEFAULT 0,  -- names the claim that got it; 0 = none
     started_at int8 NOT NULL DEFAULT 0,
@@ -209,7 +212,7 @@ CREATE TABLE @attempt (
     error bytea,
     PRIMARY KEY (seq, n)
 );
-CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_crashed});
+CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out});
 
 -- The last reply about a lease that is over, for a client that asks again.
 CREATE TABLE @lease_reply (

@@ -126,6 +126,9 @@ I4_COLUMN(tok_epoch, r->token.epoch)
 I8_COLUMN(tok_counter, r->token.counter)
 I4_COLUMN(lease_ms, r->lease_ms)
 I8_COLUMN(until, r->until_ms)
+I8_COLUMN(timeout_ms, r->limits.timeout_ms)
+I4_COLUMN(cancel_grace_ms, r->limits.cancel_grace_ms)
+I8_COLUMN(cancel_at, r->limits.cancel_at.ms)
 TEXT_COLUMN(worker, r->worker)
 I8_COLUMN(nonce, r->nonce)
 I8_COLUMN(started_at, r->started_at.ms)
@@ -172,6 +175,7 @@ static const struct column set_columns[] = {
     {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},  {ARRAY_I2, c_word},
     {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at}, {ARRAY_I8, c_fate},
     {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},      {ARRAY_I8, c_holder_hi},
+    {ARRAY_I8, c_timeout_ms}, {ARRAY_I4, c_cancel_grace_ms}, {ARRAY_I8, c_cancel_at},
 };
 static const struct column new_columns[] = {
     {ARRAY_I8, c_seq},           {ARRAY_I8, c_id_hi},          {ARRAY_I4, c_queue},

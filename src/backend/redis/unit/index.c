@@ -520,7 +520,7 @@ static void change_attempts(struct item *it)
         redis_args_int(a, -1);
         rd_change_end(a);
         if (packed.len < ATTEMPT_IDENT_BYTES ||
-            (x->outcome != ATTEMPT_FAILED && x->outcome != ATTEMPT_CRASHED))
+            !attempt_went_wrong(x->outcome))
             continue;
         char entry[ROW_HEAD(wrong) + ATTEMPT_IDENT_BYTES];
         ROW_PUT(entry, wrong, seq, x->row->job.seq);

@@ -386,6 +386,20 @@ static void change_hold(struct item *it)
     one(&it->args, "ZREM", "holds", span_text(epoch));
 }
 
+/* A cancel that is requested here is told to the other nodes: the worker may listen to one. */
+static void tell_cancels(struct item *it)
+{
+    const struct unit *u = &it->unit;
+    for (const struct happened *h = u->happened; h; h = h->next) {
+        char text[32 + CANCEL_TEXT_BYTES], cancel[CANCEL_TEXT_BYTES];
+        if (h->kind != EVENT_CANCEL_REQUESTED)
+            continue;
+        shared_cancel_text(h, cancel);
+        int len = snprintf(text, sizeof text, "%u " REDIS_SIGN_CANCEL "%s", u->s->facts.epoch, cancel);
+        one(&it->args, "TELL", "wake", span_of(text, (size_t)len));
+    }
+}
+
 /* Other nodes hear which queues have jobs, and who says so. */
 static void tell_others(struct item *it)
 {
@@ -393,6 +407,7 @@ static void tell_others(struct item *it)
     const struct rd_store *s = rd_of_unit(u);
     if (s->sh.node.others == 0 && !s->contended)
         return;
+    tell_cancels(it);
     for (size_t i = 0; i < u->queue_count; i++) {
         const struct wqueue *q = u->queues[i];
         char text[LIMIT_QUEUE_NAME_BYTES + 32];

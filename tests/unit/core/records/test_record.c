@@ -454,7 +454,7 @@ static void test_states_error_kinds_and_actions_are_checked(void **state)
                          v == PAYLOAD_JSON || v == PAYLOAD_BYTES ? 0 : -ERR_CORRUPT);
         char bulk[] = {1, (char)v, 0, 0, 0, 0, 0};
         assert_int_equal(decode_body(REC_BULK_BEGIN, bulk, sizeof bulk),
-                         v >= BULK_REQUEUE && v <= BULK_REMOVE ? 0 : -ERR_CORRUPT);
+                         v >= BULK_REQUEUE && v <= BULK_CANCEL_NOW ? 0 : -ERR_CORRUPT);
         char states[] = {1, BULK_CANCEL, 0, 0, (char)v, 0, 0};
         assert_int_equal(decode_body(REC_BULK_BEGIN, states, sizeof states),
                          v < 128 && (v & ~STATES_ALL) == 0 ? 0 : -ERR_CORRUPT);

@@ -33,27 +33,28 @@ WHERE seq = ?1;
 -- name: job_new
 -- Creates a job. Takes one value for each column.
 INSERT INTO jobs (${job_columns})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: jobs_new
 -- The same for 16 jobs. Half the cost of a row is in starting the statement.
 INSERT OR FAIL INTO jobs (${job_columns})
-VALUES ${sixteen((?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))};
+VALUES ${sixteen((?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))};
 
 -- name: job_set
--- Changes the job ?1. Takes the columns from ?3 to ?13.
+-- Changes the job ?1. Takes the columns from ?3 to ?13 and from ?15 to ?16.
 UPDATE jobs
 SET state = ?3, marks = ?4, since = ?5, token_epoch = ?6, token_counter = ?7, lease_ms = ?8, worker = ?9,
-    run_at = ?10, priority = ?11, counts = ?12, payload = ?13
+    run_at = ?10, priority = ?11, counts = ?12, payload = ?13, limits = ?15,
+    cancel_at = ?16
 WHERE seq = ?1;
 
 -- name: jobs_claimed
 -- Changes the jobs from ?1 to ?2 that are in one of the states ?10 (a mask): they were claimed together.
 -- State (?3), marks without the bit for extra (?4), time (?5), token of the first (?6, ?7), lease (?8),
--- worker (?9).
+-- worker (?9), limits of the lease (?15, ?16).
 UPDATE OR FAIL jobs
 SET state = ?3, marks = marks & ${marks_extra} | ?4, since = ?5, token_epoch = ?6, token_counter = ?7 + (seq
-    - ?1), lease_ms = ?8, worker = ?9
+    - ?1), lease_ms = ?8, worker = ?9, limits = ?15, cancel_at = ?16
 WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1;
 
 -- name: jobs_done
