@@ -114,8 +114,7 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
         return;
     }
     if (f->no_retry || used >= rules->max_attempts) {
-        struct rec_job_dead *dead =
-            dead_begin(j, f->no_retry ? REASON_REJECTED : reason, now, ret);
+        struct rec_job_dead *dead = dead_begin(j, f->no_retry ? REASON_REJECTED : reason, now, ret);
         dead->failures = counted(j->failures);
         dead->error_kind = f->error_kind;
         dead->error = error;

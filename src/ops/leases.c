@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ack, fail, extend and release: the reports of a lease's holder; and leases that end without one.
  *
- * Limits. A requested cancel and timeout_ms each give a lease an end that no extend postpones (struct
- * lease_limits). From the request on, every end of the lease makes the job cancelled, except an ack
- * within the grace time. A report that comes after a limit is refused, even if the lease's end has
- * not been recorded yet.
+ * Limits. A requested cancel and timeout_ms each give a lease an end that no extend postpones
+ * (struct lease_limits). From the request on, every end of the lease makes the job cancelled,
+ * except an ack within the grace time. A report that comes after a limit is refused, even if the
+ * lease's end has not been recorded yet.
  *
  * A report names the lease by its token. One that ended the lease before is answered again as the
  * first time (repeat), also after the job has been claimed by others. */
@@ -146,7 +146,8 @@ static bool when_to_run(const struct ops *o, const struct op_lease *want, struct
 }
 
 /* Ends the lease with the last of the records. The result of a failed attempt, its error where the
- * end itself has none, and a new priority are recorded before it, while the job is still running. */
+ * end itself has none, and a new priority are recorded before it, while the job is still running.
+ */
 static bool end_lease(struct ops *o, struct job *j, const struct op_lease *want,
                       const struct record *end, enum lease_ending how)
 {
@@ -226,8 +227,8 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
     report_end(o, &h, op, &rec, want->no_retry ? ENDED_REJECTED : ENDED_OTHERWISE, r);
 }
 
-/* The record of a lease that came to its end or whose connection broke; its text lives in the arena.
- * The generator is left as it was when there is no memory. */
+/* The record of a lease that came to its end or whose connection broke; its text lives in the
+ * arena. The generator is left as it was when there is no memory. */
 static bool decide_end(struct ops *o, const struct job *j, bool lost,
                        const struct lease_state *lease, struct record *ret)
 {
@@ -327,8 +328,7 @@ bool ops_lease_ended(struct ops *o, struct job *j)
     struct record rec;
     if (!o->store->lease(o, j, &lease))
         return true;
-    if (decide_end(o, j, false, &lease, &rec) &&
-        end_lease(o, j, NULL, &rec, ENDED_BY_TIME))
+    if (decide_end(o, j, false, &lease, &rec) && end_lease(o, j, NULL, &rec, ENDED_BY_TIME))
         return true;
     *o->random = before;
     return false;

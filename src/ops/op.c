@@ -66,9 +66,10 @@ const struct op_info *op_info(enum op_kind kind)
 }
 
 static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {
-    [ATTEMPT_RUNNING] = "running",   [ATTEMPT_DONE] = "done",
-    [ATTEMPT_FAILED] = "failed",     [ATTEMPT_LEASE_EXPIRED] = "lease_expired", [ATTEMPT_TIMED_OUT] = "timed_out",
-    [ATTEMPT_RELEASED] = "released", [ATTEMPT_CANCELLED] = "cancelled",
+    [ATTEMPT_RUNNING] = "running",     [ATTEMPT_DONE] = "done",
+    [ATTEMPT_FAILED] = "failed",       [ATTEMPT_LEASE_EXPIRED] = "lease_expired",
+    [ATTEMPT_TIMED_OUT] = "timed_out", [ATTEMPT_RELEASED] = "released",
+    [ATTEMPT_CANCELLED] = "cancelled",
 };
 
 const char *attempt_outcome_name(enum attempt_outcome o)
@@ -90,7 +91,8 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_NOT_FOUND] = "not_found",
     [OUT_NO_QUEUE] = "no_queue",
     [OUT_LEASE_LOST] = "lease_lost",
-    [OUT_GONE] = "gone", [OUT_CANCELLED] = "cancelled",
+    [OUT_GONE] = "gone",
+    [OUT_CANCELLED] = "cancelled",
     [OUT_ILLEGAL] = "illegal",
     [OUT_QUEUE_FULL] = "queue_full",
     [OUT_SERVER_FULL] = "server_full",

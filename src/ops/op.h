@@ -208,9 +208,9 @@ struct op_job {
     /* cancel: a running job at once. Otherwise it stays running, its worker has the policy's
      * cancel_grace_ms to react, and reply.lease.cancel_by says until when. */
     bool force;
-    unsigned states;  /* cancel, requeue, remove: only from these; 0 = all the move starts from */
-    bool want_body;   /* get */
-    bool want_texts;  /* get: the same, but payload and result may be left out, however large */
+    unsigned states; /* cancel, requeue, remove: only from these; 0 = all the move starts from */
+    bool want_body;  /* get */
+    bool want_texts; /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
      * after the rest of the view */
     bool want_attempts;
@@ -492,14 +492,14 @@ enum outcome {
      * up to SHARED_SHOWN with their texts, reply.count says how many there are but for the first
      * of each key. */
     OUT_DUPLICATE,
-    OUT_NOT_FOUND,   /* no such job */
-    OUT_NO_QUEUE,    /* no such queue */
-    OUT_LEASE_LOST,  /* not the token of the current lease: older, another job's, never issued */
-    OUT_GONE,        /* ended, and no longer known how */
-    OUT_CANCELLED,   /* a report that comes too late: its job was cancelled, or the grace time of the
-                        requested cancel is over */
-    OUT_ILLEGAL,     /* the move does not start from reply.state; state_legal_moves() lists */
-    OUT_QUEUE_FULL,  /* capacity of the queue */
+    OUT_NOT_FOUND,  /* no such job */
+    OUT_NO_QUEUE,   /* no such queue */
+    OUT_LEASE_LOST, /* not the token of the current lease: older, another job's, never issued */
+    OUT_GONE,       /* ended, and no longer known how */
+    OUT_CANCELLED,  /* a report that comes too late: its job was cancelled, or the grace time of the
+                       requested cancel is over */
+    OUT_ILLEGAL,    /* the move does not start from reply.state; state_legal_moves() lists */
+    OUT_QUEUE_FULL, /* capacity of the queue */
     OUT_SERVER_FULL, /* capacity of the server */
     OUT_QUEUES_FULL, /* no room for another queue, see queue_rules.h */
     OUT_REFUSED_NEW, /* the queue takes no new jobs */
@@ -558,18 +558,18 @@ const char *damage_name(unsigned bit);
 struct job_view {
     struct job job;
     struct job_fates fates;
-    struct span queue;      /* name */
-    struct span owner;      /* of the queue; this and the next two: get, peek, page */
-    bool require_token;     /* of its policy */
-    bool paused;            /* the queue hands out nothing now */
-    struct job_token token; /* running: of the current lease; after a claim: the claimer's */
-    uint32_t lease_ms;      /* running */
+    struct span queue;          /* name */
+    struct span owner;          /* of the queue; this and the next two: get, peek, page */
+    bool require_token;         /* of its policy */
+    bool paused;                /* the queue hands out nothing now */
+    struct job_token token;     /* running: of the current lease; after a claim: the claimer's */
+    uint32_t lease_ms;          /* running */
     struct lease_limits limits; /* running */
-    uint32_t own_lease_ms;  /* get, peek: what a claim gets that does not say */
-    int64_t lease_left_ms;  /* running: until it runs out, ≥ 0; -1 = not known */
-    struct span worker;     /* running */
-    int64_t waited_ms;      /* claim: how long it had been ready */
-    uint64_t position;      /* the backend's own: of the last record its body depends on */
+    uint32_t own_lease_ms;      /* get, peek: what a claim gets that does not say */
+    int64_t lease_left_ms;      /* running: until it runs out, ≥ 0; -1 = not known */
+    struct span worker;         /* running */
+    int64_t waited_ms;          /* claim: how long it had been ready */
+    uint64_t position;          /* the backend's own: of the last record its body depends on */
     struct wall_time expires_at;
     /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones
      * from lists; of all with want_body or want_attempts. */
@@ -715,9 +715,9 @@ struct reply {
     const struct schedule_view *schedules; /* put, pause, get, list, fire, trigger: as it is now */
     uint32_t schedule_count;
     struct lease_news lease; /* extend, cancel */
-    int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
-    struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
-                           repeated */
+    int64_t ran_ms;          /* ack, fail, release: how long the lease was held; 0 when repeated */
+    struct span worker;      /* ack, fail, extend, release: who held the lease; empty = no name, or
+                                repeated */
     /* ack, fail, extend, release, cancel, requeue, patch, remove, note: the job's queue; empty =
      * the job is not there */
     struct span queue;

@@ -50,8 +50,9 @@ struct lease_state {
     uint32_t lease_ms;  /* 0 = it has no end: a trigger's job holds it */
     struct span worker; /* valid until the lease ends; empty = no name */
     struct lease_limits limits;
-    int64_t limit_left_ms; /* until its first limit; ≤ 0 = that has passed; INT64_MAX = it has none */
-    bool limited;          /* it ends at that limit, not sooner for want of an extend */
+    int64_t
+        limit_left_ms; /* until its first limit; ≤ 0 = that has passed; INT64_MAX = it has none */
+    bool limited;      /* it ends at that limit, not sooner for want of an extend */
 };
 
 /* How the holder of a lease ended it: a repeat of this report gets the same reply. */

@@ -162,10 +162,14 @@ static enum event_kind back_kind(uint8_t reason)
 
 /* By kind of record, one up; 0 = none. Those about queues come from where they are made. */
 static const uint8_t kinds[UINT8_MAX + 1] = {
-    [REC_JOB_NEW] = 1 + EVENT_ENQUEUED,        [REC_JOB_READY] = 1 + EVENT_READY,
-    [REC_JOB_CLAIMED] = 1 + EVENT_CLAIMED,     [REC_JOB_BACK] = 1 + EVENT_RELEASED,
-    [REC_JOB_DONE] = 1 + EVENT_DONE,           [REC_JOB_DEAD] = 1 + EVENT_DEAD,
-    [REC_JOB_CANCELLED] = 1 + EVENT_CANCELLED, [REC_JOB_REQUEUED] = 1 + EVENT_REQUEUED,
+    [REC_JOB_NEW] = 1 + EVENT_ENQUEUED,
+    [REC_JOB_READY] = 1 + EVENT_READY,
+    [REC_JOB_CLAIMED] = 1 + EVENT_CLAIMED,
+    [REC_JOB_BACK] = 1 + EVENT_RELEASED,
+    [REC_JOB_DONE] = 1 + EVENT_DONE,
+    [REC_JOB_DEAD] = 1 + EVENT_DEAD,
+    [REC_JOB_CANCELLED] = 1 + EVENT_CANCELLED,
+    [REC_JOB_REQUEUED] = 1 + EVENT_REQUEUED,
     [REC_JOB_PATCHED] = 1 + EVENT_PATCHED,
     [REC_JOB_CANCEL_REQUESTED] = 1 + EVENT_CANCEL_REQUESTED,
 };
