@@ -4,7 +4,6 @@
 #include "embed.h"
 
 #include "backend/local/sqlite/bounds.h"
-#include "ops/op.h"
 #include "backend/postgres/sql/version.h"
 #include "backend/redis/unit/row_fields.h"
 #include "backend/shared/unit.h"
@@ -15,6 +14,7 @@
 #include "core/policy.h"
 #include "core/schedules/schedule.h"
 #include "core/state.h"
+#include "ops/op.h"
 
 const struct embed_constant embed_constants[] = {
     /* the states of a job */

@@ -105,9 +105,9 @@ void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t
 
 size_t shared_cancel_text(const struct happened *h, char out[CANCEL_TEXT_BYTES])
 {
-    int len = snprintf(out, CANCEL_TEXT_BYTES, "%" PRIu64 " %" PRIu64 " %u %u %.*s", h->job.seq,
-                       h->job.id_hi, h->job.failures, h->job.crashes, (int)h->queue.len,
-                       h->queue.at);
+    int len =
+        snprintf(out, CANCEL_TEXT_BYTES, "%" PRIu64 " %" PRIu64 " %u %u %.*s", h->job.seq,
+                 h->job.id_hi, h->job.failures, h->job.crashes, (int)h->queue.len, h->queue.at);
     return (size_t)len;
 }
 

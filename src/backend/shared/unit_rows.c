@@ -212,8 +212,8 @@ static void end_lease(struct row *r, uint8_t word)
 static void tally_attempt(struct wqueue *q, uint8_t reason, uint8_t error_kind,
                           struct wall_time since, struct wall_time at)
 {
-    bool failed = reason == REASON_FAILED || reason == REASON_REJECTED ||
-                  reason == REASON_TIMED_OUT;
+    bool failed =
+        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
     bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
     if (failed)
         tally(q, error_kind == ERROR_BUSINESS ? TALLY_FAILED_BUSINESS : TALLY_FAILED_APP, 1);

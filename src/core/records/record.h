@@ -184,7 +184,7 @@ struct rec_job_ready {
 struct rec_job_claimed {
     uint64_t seq;
     struct job_token token;
-    uint32_t lease_ms; /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
+    uint32_t lease_ms;   /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
     uint32_t timeout_ms; /* of this attempt; 0 = no limit */
     bool bound;
     struct wall_time at;

@@ -234,8 +234,8 @@ static enum tally_field failed_field(uint8_t error_kind)
 static void tally_attempt(struct engine *e, struct queue *q, uint8_t reason, uint8_t error_kind,
                           struct wall_time since, struct wall_time at)
 {
-    bool failed = reason == REASON_FAILED || reason == REASON_REJECTED ||
-                  reason == REASON_TIMED_OUT;
+    bool failed =
+        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
     bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
     if (failed)
         tally(e, q, failed_field(error_kind), 1);

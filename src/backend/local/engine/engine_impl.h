@@ -71,8 +71,8 @@ static inline struct hash128 extra_unique(const struct extra *x)
 
 struct lease {
     struct job_token token;
-    int64_t until;  /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
-    int64_t limit;  /* lease time: until never goes beyond it; NEVER_MS = it has no limit */
+    int64_t until; /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
+    int64_t limit; /* lease time: until never goes beyond it; NEVER_MS = it has no limit */
     struct lease_limits limits;
     size_t place;   /* its index in leases_end; SIZE_MAX = not there */
     uint64_t nonce; /* 0 = none */

@@ -44,7 +44,7 @@ struct kept_job {
     struct job job;
     struct job_token token;
     uint32_t lease_ms;
-    struct lease_limits limits; /* running */
+    struct lease_limits limits;  /* running */
     uint32_t prev, next;         /* handles, by rising sequence; 0 = end */
     struct wall_time started_at; /* of the newest attempt; 0 = never claimed */
     struct job_ref holder;       /* the last trigger's job that took it; seq 0 = none */

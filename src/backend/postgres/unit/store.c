@@ -167,14 +167,14 @@ struct column {
 
 /* In the order of the statement's arguments. */
 static const struct column set_columns[] = {
-    {ARRAY_I8, c_seq},        {ARRAY_I2, c_state},       {ARRAY_I2, c_reason},
-    {ARRAY_I8, c_priority},   {ARRAY_I8, c_run_at},      {ARRAY_I8, c_since},
-    {ARRAY_I4, c_generation}, {ARRAY_I4, c_failures},    {ARRAY_I4, c_crashes},
-    {ARRAY_I2, c_flags},      {ARRAY_I4, c_tok_epoch},   {ARRAY_I8, c_tok_counter},
-    {ARRAY_I4, c_lease_ms},   {ARRAY_I8, c_until},       {ARRAY_TEXT, c_worker},
-    {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},  {ARRAY_I2, c_word},
-    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at}, {ARRAY_I8, c_fate},
-    {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},      {ARRAY_I8, c_holder_hi},
+    {ARRAY_I8, c_seq},        {ARRAY_I2, c_state},           {ARRAY_I2, c_reason},
+    {ARRAY_I8, c_priority},   {ARRAY_I8, c_run_at},          {ARRAY_I8, c_since},
+    {ARRAY_I4, c_generation}, {ARRAY_I4, c_failures},        {ARRAY_I4, c_crashes},
+    {ARRAY_I2, c_flags},      {ARRAY_I4, c_tok_epoch},       {ARRAY_I8, c_tok_counter},
+    {ARRAY_I4, c_lease_ms},   {ARRAY_I8, c_until},           {ARRAY_TEXT, c_worker},
+    {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},      {ARRAY_I2, c_word},
+    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at},     {ARRAY_I8, c_fate},
+    {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},          {ARRAY_I8, c_holder_hi},
     {ARRAY_I8, c_timeout_ms}, {ARRAY_I4, c_cancel_grace_ms}, {ARRAY_I8, c_cancel_at},
 };
 static const struct column new_columns[] = {

@@ -519,8 +519,7 @@ static void change_attempts(struct item *it)
         redis_args_int(a, -(int64_t)LIMIT_ATTEMPTS_KEPT);
         redis_args_int(a, -1);
         rd_change_end(a);
-        if (packed.len < ATTEMPT_IDENT_BYTES ||
-            !attempt_went_wrong(x->outcome))
+        if (packed.len < ATTEMPT_IDENT_BYTES || !attempt_went_wrong(x->outcome))
             continue;
         char entry[ROW_HEAD(wrong) + ATTEMPT_IDENT_BYTES];
         ROW_PUT(entry, wrong, seq, x->row->job.seq);

@@ -395,7 +395,8 @@ static void tell_cancels(struct item *it)
         if (h->kind != EVENT_CANCEL_REQUESTED)
             continue;
         shared_cancel_text(h, cancel);
-        int len = snprintf(text, sizeof text, "%u " REDIS_SIGN_CANCEL "%s", u->s->facts.epoch, cancel);
+        int len =
+            snprintf(text, sizeof text, "%u " REDIS_SIGN_CANCEL "%s", u->s->facts.epoch, cancel);
         one(&it->args, "TELL", "wake", span_of(text, (size_t)len));
     }
 }
