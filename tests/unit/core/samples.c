@@ -12,6 +12,7 @@
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/policy_fields.h"
+#include "core/progress.h"
 
 const enum record_kind sample_kinds[] = {
     REC_EPOCH,           REC_SEQ_BLOCK,     REC_QUEUE_PUT,      REC_QUEUE_GONE,
@@ -25,6 +26,7 @@ const enum record_kind sample_kinds[] = {
     REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,          REC_JOB_NOTED,
     REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED, REC_SCHEDULE_PASSED,
     REC_SCHEDULE_FAILED, REC_JOB_LINKED,    REC_JOB_PRIORITY,   REC_JOB_ATTEMPT,
+    REC_JOB_PROGRESS,    REC_JOB_LOGGED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -329,6 +331,19 @@ static void sample_job_patched(struct random *random, struct arena *arena, struc
     }
 }
 
+static void sample_job_progress(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct progress p = {.token = {.counter = u64(random), .epoch = (uint32_t)random_next(random)},
+                         .at = wall(random),
+                         .has_percent = random_chance(random, 50),
+                         .message = text(random, arena, LIMIT_PROGRESS_MESSAGE_BYTES),
+                         .data = SPAN_LITERAL("[1]")};
+    uint8_t *to = arena_alloc(arena, progress_bytes_max(&p));
+    CHECK(to);
+    ret->job_report = (struct rec_job_report){.seq = seq_value(random),
+                                              .text = span_of(to, progress_encode(&p, to))};
+}
+
 static void sample_job_noted(struct random *random, struct arena *arena, struct record *ret)
 {
     struct rec_job_noted *n = &ret->job_noted;
@@ -467,6 +482,13 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
         break;
     case REC_JOB_ATTEMPT:
         sample_job_attempt(random, arena, ret);
+        break;
+    case REC_JOB_PROGRESS:
+        sample_job_progress(random, arena, ret);
+        break;
+    case REC_JOB_LOGGED:
+        ret->job_report =
+            (struct rec_job_report){.seq = seq_value(random), .text = SPAN_LITERAL("1 1 line\n")};
         break;
     default:
         sample_jobs_gone(random, arena, ret);
@@ -1006,6 +1028,10 @@ static const struct field fields[] = {
     S(REC_JOB_NOTED, job_noted.result),
     F(REC_JOB_NOTED, job_noted.error_kind),
     S(REC_JOB_NOTED, job_noted.error),
+    F(REC_JOB_PROGRESS, job_report.seq),
+    S(REC_JOB_PROGRESS, job_report.text),
+    F(REC_JOB_LOGGED, job_report.seq),
+    S(REC_JOB_LOGGED, job_report.text),
     F(REC_JOB_ATTEMPT, job_attempt.seq),
     F(REC_JOB_ATTEMPT, job_attempt.number),
     F(REC_JOB_ATTEMPT, job_attempt.outcome),

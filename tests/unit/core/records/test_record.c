@@ -173,7 +173,8 @@ static void test_names(void **state)
         "kv_keys",         "alert_put",     "alert_gone",    "alert_edge",     "notice_new",
         "notice_tried",    "notice_gone",   "breaker_put",   "breaker_gone",   "tally",
         "job_noted",       "schedule_put",  "schedule_gone", "schedule_fired", "schedule_passed",
-        "schedule_failed", "job_linked",    "job_priority",  "job_attempt",
+        "schedule_failed", "job_linked",    "job_priority",  "job_attempt",    "job_progress",
+        "job_logged",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
