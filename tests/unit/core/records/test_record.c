@@ -354,16 +354,25 @@ static void test_leases_and_tokens_are_checked(void **state)
 {
     (void)state;
     /* seq, counter, epoch, lease, bound, at, worker */
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x00\x00\x00"), 0);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x63\x00\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x80\xb8\x99\x29\x01\x00\x00"), 0);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x81\xb8\x99\x29\x01\x00\x00"),
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x00\x00\x00\x00"), 0);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x63\x00\x00\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x80\xb8\x99\x29\x00\x01\x00\x00"), 0);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x81\xb8\x99\x29\x00\x01\x00\x00"),
                      -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x02\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x00\x01\x64\x00\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x00\x01\x01\x64\x00\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\xff\xff\xff\xff\x10\x64\x00\x00\x00"),
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x00\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x00\x01\x64\x00\x00\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x00\x01\x01\x64\x00\x00\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\xff\xff\xff\xff\x10\x64\x00\x00\x00\x00"),
                      -ERR_CORRUPT); /* an epoch of 33 bits */
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x80\x90\xfb\xd3\x09\x00\x00\x00"),
+                     0); /* 30 days … */
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x81\x90\xfb\xd3\x09\x00\x00\x00"),
+                     -ERR_CORRUPT); /* … are the longest timeout */
+    /* seq, at, grace time */
+    assert_int_equal(BODY(REC_JOB_CANCEL_REQUESTED, "\x01\x01\x00"), 0);
+    assert_int_equal(BODY(REC_JOB_CANCEL_REQUESTED, "\x00\x01\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CANCEL_REQUESTED, "\x01\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CANCEL_REQUESTED, "\x01\x01\x81\xb8\x99\x29"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_PRIORITY, "\x01\x07"), 0);
     assert_int_equal(BODY(REC_JOB_PRIORITY, "\x00\x07"), -ERR_CORRUPT);
     /* seq, number, outcome, error kind, started, ended, worker, error */
@@ -371,7 +380,7 @@ static void test_leases_and_tokens_are_checked(void **state)
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x00\x01\x02\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x00\x02\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x00\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x06\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x07\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x02\x02\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x64"), 0);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x63"), -ERR_CORRUPT);
@@ -625,7 +634,7 @@ static void test_decoding_refuses_what_is_over_a_limit(void **state)
         {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\0\0\0"), LIMIT_LABEL_BYTES, SPAN_LITERAL("\0\0\0\0")},
         {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\0\0\0\0"), LIMIT_ATTRIBUTES_BYTES,
          SPAN_LITERAL("\0\0\0")},
-        {REC_JOB_CLAIMED, SPAN_LITERAL("\1\1\1\x64\0\0"), LIMIT_WORKER_BYTES, SPAN_LITERAL("")},
+        {REC_JOB_CLAIMED, SPAN_LITERAL("\1\1\1\x64\0\0\0"), LIMIT_WORKER_BYTES, SPAN_LITERAL("")},
         {REC_JOB_BACK, SPAN_LITERAL("\1\2\1\0\0\0\0\0\0"), LIMIT_ERROR_BYTES, SPAN_LITERAL("")},
         {REC_JOB_DEAD, SPAN_LITERAL("\1\1\0\0\0\0"), LIMIT_ERROR_BYTES, SPAN_LITERAL("")},
         {REC_JOB_DONE, SPAN_LITERAL("\1\0\2"), LIMIT_PAYLOAD_BYTES, SPAN_LITERAL("")},
