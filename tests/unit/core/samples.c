@@ -803,7 +803,7 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
 {
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
-    if (kind >= REC_JOB_NEW && kind <= REC_JOB_ATTEMPT)
+    if (kind >= REC_JOB_NEW && kind <= REC_JOB_CANCEL_REQUESTED)
         sample_job_record(random, arena, ret);
     else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
         sample_schedule_record(random, arena, ret);

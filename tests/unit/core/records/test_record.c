@@ -165,15 +165,21 @@ static void test_names(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "epoch",           "seq_block",     "queue_put",     "queue_gone",     "queue_end",
-        "purged",          "bulk_begin",    "bulk_step",     "bulk_end",       "job_new",
-        "job_ready",       "job_claimed",   "job_extended",  "job_back",       "job_done",
-        "job_dead",        "job_cancelled", "job_requeued",  "job_patched",    "jobs_gone",
-        "key_new",         "keys_gone",     "kv_set",        "kv_gone",        "kv_from_job",
-        "kv_keys",         "alert_put",     "alert_gone",    "alert_edge",     "notice_new",
-        "notice_tried",    "notice_gone",   "breaker_put",   "breaker_gone",   "tally",
-        "job_noted",       "schedule_put",  "schedule_gone", "schedule_fired", "schedule_passed",
-        "schedule_failed", "job_linked",    "job_priority",  "job_attempt",
+        "epoch",           "seq_block",       "queue_put",
+        "queue_gone",      "queue_end",       "purged",
+        "bulk_begin",      "bulk_step",       "bulk_end",
+        "job_new",         "job_ready",       "job_claimed",
+        "job_extended",    "job_back",        "job_done",
+        "job_dead",        "job_cancelled",   "job_requeued",
+        "job_patched",     "jobs_gone",       "key_new",
+        "keys_gone",       "kv_set",          "kv_gone",
+        "kv_from_job",     "kv_keys",         "alert_put",
+        "alert_gone",      "alert_edge",      "notice_new",
+        "notice_tried",    "notice_gone",     "breaker_put",
+        "breaker_gone",    "tally",           "job_noted",
+        "schedule_put",    "schedule_gone",   "schedule_fired",
+        "schedule_passed", "schedule_failed", "job_linked",
+        "job_priority",    "job_attempt",     "job_cancel_requested",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -424,7 +430,7 @@ static void test_reasons_fit_their_records(void **state)
 {
     (void)state;
     /* by number; b: back, d: dead, r: back or dead, c: cancelled */
-    static const char kinds[REASON_COUNT + 1] = "brddrdccbbcd";
+    static const char kinds[REASON_COUNT + 1] = "brddrdccbbcdr";
     for (unsigned v = 0; v < 256; v++) {
         char kind = v < REASON_COUNT ? kinds[v] : '?';
         char b[] = {1, STATE_READY, (char)v, 0, 0, 0, 0, 0, 0, 0};

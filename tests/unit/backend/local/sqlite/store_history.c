@@ -69,7 +69,6 @@ static void put_text(char to[16], struct span text)
 static void lease_drop(struct history_job *j)
 {
     j->lease_ms = 0;
-    j->limits = (struct lease_limits){0};
 }
 
 static void error_set(struct history_job *j, struct span error)
@@ -83,7 +82,7 @@ static void model_apply(struct history *h, const struct record *r)
 {
     struct history_job *j = NULL;
     if ((r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) || r->kind == REC_JOB_NOTED ||
-        r->kind == REC_JOB_PRIORITY || r->kind == REC_JOB_CANCEL_REQUESTED)
+        r->kind == REC_JOB_PRIORITY)
         j = job_of(h, r->job_ready.seq);
     switch ((int)r->kind) {
     case REC_JOB_NEW:
@@ -103,14 +102,10 @@ static void model_apply(struct history *h, const struct record *r)
         assert_int_equal(apply_claimed(&j->job, &r->job_claimed), 0);
         j->token = r->job_claimed.token;
         j->lease_ms = r->job_claimed.lease_ms;
-        j->limits = (struct lease_limits){.timeout_ms = r->job_claimed.timeout_ms};
         break;
     case REC_JOB_EXTENDED:
         assert_int_equal(apply_extended(&j->job, &r->job_extended), 0);
         j->lease_ms = r->job_extended.lease_ms;
-        break;
-    case REC_JOB_CANCEL_REQUESTED:
-        assert_int_equal(apply_cancel_requested(&j->job, &r->job_cancel_requested, &j->limits), 0);
         break;
     case REC_JOB_PRIORITY:
         assert_int_equal(apply_priority(&j->job, &r->job_priority), 0);
@@ -356,7 +351,6 @@ void history_claim(struct history *h, uint64_t seq, struct span worker)
                        .job_claimed = {.seq = seq,
                                        .token = {++h->counter, h->epoch},
                                        .lease_ms = h->lease_ms ? h->lease_ms : 30000,
-                                       .timeout_ms = h->lease_ms ? h->lease_ms / 7 : 0,
                                        .bound = random_chance(&h->random, 10) != 0,
                                        .at = h->now,
                                        .worker = worker}};
@@ -436,7 +430,7 @@ static void lease_step(struct history *h)
             .job_priority = {.seq = j->job.seq, .priority = random_between(&h->random, -5, 5)}};
         history_add(h, &r);
     }
-    switch (random_below(&h->random, 6)) {
+    switch (random_below(&h->random, 5)) {
     case 0: {
         struct fail_request f = {.error = some_bytes(h, 40),
                                  .error_kind = (uint8_t)random_below(&h->random, 2),
@@ -453,13 +447,6 @@ static void lease_step(struct history *h)
                        q->generation, h->now, &r);
         break;
     case 3:
-        r = (struct record){
-            .kind = REC_JOB_CANCEL_REQUESTED,
-            .job_cancel_requested = {.seq = j->job.seq,
-                                     .at = h->now,
-                                     .grace_ms = 1 + (uint32_t)random_below(&h->random, 9)}};
-        break;
-    case 4:
         r = (struct record){
             .kind = REC_JOB_EXTENDED,
             .job_extended = {.seq = j->job.seq,
