@@ -811,7 +811,7 @@ static void test_bytes_of_hot_records_are_pinned(void **state)
                                         .bound = true,
                                         .at = {4},
                                         .worker = SPAN_LITERAL("w")}};
-    BYTES(&r, "\x22\x0a\x01\x02\x03\xb0\xea\x01\x01\x04\x01w");
+    BYTES(&r, "\x22\x0b\x01\x02\x03\xb0\xea\x01\x00\x01\x04\x01w");
     r = (struct record){
         .kind = REC_JOB_DONE,
         .job_done = {
