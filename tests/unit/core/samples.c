@@ -15,17 +15,21 @@
 #include "core/progress.h"
 
 const enum record_kind sample_kinds[] = {
-    REC_EPOCH,           REC_SEQ_BLOCK,     REC_QUEUE_PUT,      REC_QUEUE_GONE,
-    REC_QUEUE_END,       REC_PURGED,        REC_BULK_BEGIN,     REC_BULK_STEP,
-    REC_BULK_END,        REC_JOB_NEW,       REC_JOB_READY,      REC_JOB_CLAIMED,
-    REC_JOB_EXTENDED,    REC_JOB_BACK,      REC_JOB_DONE,       REC_JOB_DEAD,
-    REC_JOB_CANCELLED,   REC_JOB_REQUEUED,  REC_JOB_PATCHED,    REC_JOBS_GONE,
-    REC_KEY_NEW,         REC_KEYS_GONE,     REC_KV_SET,         REC_KV_GONE,
-    REC_KV_FROM_JOB,     REC_KV_KEYS,       REC_ALERT_PUT,      REC_ALERT_GONE,
-    REC_ALERT_EDGE,      REC_NOTICE_NEW,    REC_NOTICE_TRIED,   REC_NOTICE_GONE,
-    REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,          REC_JOB_NOTED,
-    REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED, REC_SCHEDULE_PASSED,
-    REC_SCHEDULE_FAILED, REC_JOB_LINKED,    REC_JOB_PRIORITY,   REC_JOB_ATTEMPT,
+    REC_EPOCH,           REC_SEQ_BLOCK,       REC_QUEUE_PUT,
+    REC_QUEUE_GONE,      REC_QUEUE_END,       REC_PURGED,
+    REC_BULK_BEGIN,      REC_BULK_STEP,       REC_BULK_END,
+    REC_JOB_NEW,         REC_JOB_READY,       REC_JOB_CLAIMED,
+    REC_JOB_EXTENDED,    REC_JOB_BACK,        REC_JOB_DONE,
+    REC_JOB_DEAD,        REC_JOB_CANCELLED,   REC_JOB_REQUEUED,
+    REC_JOB_PATCHED,     REC_JOBS_GONE,       REC_KEY_NEW,
+    REC_KEYS_GONE,       REC_KV_SET,          REC_KV_GONE,
+    REC_KV_FROM_JOB,     REC_KV_KEYS,         REC_ALERT_PUT,
+    REC_ALERT_GONE,      REC_ALERT_EDGE,      REC_NOTICE_NEW,
+    REC_NOTICE_TRIED,    REC_NOTICE_GONE,     REC_BREAKER_PUT,
+    REC_BREAKER_GONE,    REC_TALLY,           REC_JOB_NOTED,
+    REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE,   REC_SCHEDULE_FIRED,
+    REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,
+    REC_JOB_PRIORITY,    REC_JOB_ATTEMPT,     REC_JOB_CANCEL_REQUESTED,
     REC_JOB_PROGRESS,    REC_JOB_LOGGED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
@@ -183,6 +187,7 @@ void sample_options(struct random *random, struct job_options *ret)
         .max_attempts = (uint16_t)between(random, 0, LIMIT_ATTEMPTS),
         .max_crashes = (uint16_t)between(random, 0, LIMIT_ATTEMPTS),
         .lease_ms = random_chance(random, 50) ? 0 : lease(random),
+        .timeout_ms = random_chance(random, 50) ? 0 : lease(random),
         .has_backoff = random_chance(random, 50),
     };
     if (ret->has_backoff)
@@ -435,6 +440,7 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
             .seq = seq_value(random),
             .token = {between(random, 1, UINT64_MAX), (uint32_t)between(random, 0, UINT32_MAX)},
             .lease_ms = lease(random),
+            .timeout_ms = (uint32_t)between(random, 0, LIMIT_TIMEOUT_MS),
             .bound = random_chance(random, 50),
             .at = wall(random),
             .worker = text(random, arena, LIMIT_WORKER_BYTES),
@@ -442,6 +448,10 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
         break;
     case REC_JOB_EXTENDED:
         ret->job_extended = (struct rec_job_extended){seq_value(random), lease(random)};
+        break;
+    case REC_JOB_CANCEL_REQUESTED:
+        ret->job_cancel_requested = (struct rec_job_cancel_requested){
+            seq_value(random), {(int64_t)between(random, 1, LIMIT_WALL_MS)}, lease(random)};
         break;
     case REC_JOB_PRIORITY:
         ret->job_priority =
@@ -815,7 +825,7 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
 {
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
-    if ((kind >= REC_JOB_NEW && kind <= REC_JOB_ATTEMPT) || kind == REC_JOB_PROGRESS ||
+    if ((kind >= REC_JOB_NEW && kind <= REC_JOB_CANCEL_REQUESTED) || kind == REC_JOB_PROGRESS ||
         kind == REC_JOB_LOGGED)
         sample_job_record(random, arena, ret);
     else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
@@ -970,11 +980,15 @@ static const struct field fields[] = {
     F(REC_JOB_CLAIMED, job_claimed.token.counter),
     F(REC_JOB_CLAIMED, job_claimed.token.epoch),
     F(REC_JOB_CLAIMED, job_claimed.lease_ms),
+    F(REC_JOB_CLAIMED, job_claimed.timeout_ms),
     F(REC_JOB_CLAIMED, job_claimed.bound),
     F(REC_JOB_CLAIMED, job_claimed.at),
     S(REC_JOB_CLAIMED, job_claimed.worker),
     F(REC_JOB_EXTENDED, job_extended.seq),
     F(REC_JOB_EXTENDED, job_extended.lease_ms),
+    F(REC_JOB_CANCEL_REQUESTED, job_cancel_requested.seq),
+    F(REC_JOB_CANCEL_REQUESTED, job_cancel_requested.at),
+    F(REC_JOB_CANCEL_REQUESTED, job_cancel_requested.grace_ms),
     F(REC_JOB_PRIORITY, job_priority.seq),
     F(REC_JOB_PRIORITY, job_priority.priority),
     F(REC_JOB_BACK, job_back.seq),

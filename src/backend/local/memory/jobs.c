@@ -183,6 +183,7 @@ static int worker_set(struct kept_job *k, struct span worker)
 static int lease_drop(struct kept_job *k)
 {
     k->lease_ms = 0;
+    k->limits = (struct lease_limits){0};
     return worker_set(k, (struct span){NULL, 0});
 }
 
@@ -303,6 +304,7 @@ static int job_done(struct kept_job *k, const struct rec_job_done *r)
 {
     int rc = apply_done(&k->job, r);
     k->lease_ms = 0; /* who did it stays */
+    k->limits = (struct lease_limits){0};
     return rc ? rc : result_set(k, r->result_kind, r->result);
 }
 

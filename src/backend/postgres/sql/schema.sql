@@ -212,7 +212,8 @@ CREATE TABLE @attempt (
     error bytea,
     PRIMARY KEY (seq, n)
 );
-CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out});
+CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed},
+    ${attempt_lease_expired}, ${attempt_timed_out});
 
 -- The last reply about a lease that is over, for a client that asks again.
 CREATE TABLE @lease_reply (

@@ -265,7 +265,8 @@ FROM @attempt a
 JOIN @job j ON j.seq = a.seq
 JOIN @queue q ON q.number = a.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation =
     q.generation)
-WHERE a.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND ($1::text = '' OR q.name = $1::text)
+WHERE a.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND
+    ($1::text = '' OR q.name = $1::text)
 ORDER BY a.n DESC
 LIMIT $2::int4;
 

@@ -123,7 +123,8 @@ FROM attempts i INDEXED BY attempts_by_position CROSS
 JOIN jobs j ON j.seq = i.seq CROSS
 JOIN queues q ON q.number = j.queue CROSS
 JOIN attempts a ON a.seq = i.seq AND a.position = i.position
-WHERE i.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND (?1 = 0 OR i.queue = ?1) AND ${row_shown}
+WHERE i.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND (?1 = 0
+    OR i.queue = ?1) AND ${row_shown}
 ORDER BY i.position DESC
 LIMIT ?2;
 
