@@ -27,6 +27,8 @@ enum op_kind {
     OP_FAIL,
     OP_EXTEND,
     OP_RELEASE,
+    OP_PROGRESS,      /* how far the holder of a lease is */
+    OP_LOG,           /* lines that it adds to the job's log */
     OP_RELEASE_CLAIM, /* by nonce: whatever a claim with an unknown outcome may have taken */
     OP_CANCEL,
     OP_REQUEUE,
@@ -43,6 +45,7 @@ enum op_kind {
     OP_PEEK,
     OP_LIST,
     OP_WORKERS,      /* who holds leases */
+    OP_REGISTRY,     /* what nodes know of workers: keeps some entries, replies with all */
     OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
     OP_EXCEPTIONS,   /* attempts that went wrong, newest first */
     OP_KV_COMMIT,    /* checks, sets, deletes and enqueues, all or nothing */
@@ -116,6 +119,7 @@ static inline bool op_is_query(enum op_kind kind)
 }
 
 struct attempt_view;
+struct progress;
 
 /* What an import brings along beyond a job_past when the job is to stay the same one. */
 struct job_moved {
@@ -200,8 +204,11 @@ struct op_lease {
     bool has_delay;
     int64_t delay_ms; /* used when run_at is 0 */
     struct wall_time run_at;
-    /* extend */
-    uint32_t lease_ms; /* 0 = as long as before */
+    /* extend: 0 = as long as before; progress: 0 = the lease is not extended */
+    uint32_t lease_ms;
+    const struct progress *progress; /* progress: its token and time are not looked at */
+    const struct span *lines;        /* log: 1 to LIMIT_LOG_LINES */
+    uint32_t line_count;
 };
 
 struct op_release_claim {
@@ -221,7 +228,8 @@ struct op_job {
     bool want_texts; /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
      * after the rest of the view */
-    bool want_attempts;
+    bool want_attempts; /* with the progress of the newest attempt */
+    bool want_log;      /* get, with want_attempts: the log, too */
 };
 
 struct op_patch {
@@ -433,6 +441,19 @@ struct op_page {
     bool want_body;
 };
 
+/* What one node knows of one worker. Nodes that share a store keep their entries there; a store of
+ * one process alone keeps none and replies with none. */
+struct worker_entry {
+    struct span name;
+    struct wall_time keep_until; /* then the store removes it */
+    struct span facts;           /* the broker's; at most LIMIT_WORKER_FACTS_BYTES */
+};
+
+struct op_registry {
+    const struct worker_entry *entries; /* of this node: each replaces the one before */
+    uint32_t count;                     /* at most LIMIT_BATCH */
+};
+
 struct op_pending {
     uint64_t after; /* sequences after this one */
     uint32_t limit; /* at most LIMIT_BATCH */
@@ -503,6 +524,7 @@ struct op {
         struct op_page page;
         struct op_history history;
         struct op_pending pending;
+        struct op_registry registry;
         struct op_schedule schedule;
     };
 };
@@ -603,6 +625,8 @@ struct job_view {
     struct job_ref holder;
     const struct attempt_view *attempts; /* get with want_attempts: oldest first */
     uint32_t attempt_count;
+    struct span progress; /* with want_attempts: as progress_decode reads it; empty = none */
+    struct span log;      /* with want_log: see joblog_begin */
     /* only with want_body */
     bool has_body;
     struct job_extra extra;
@@ -680,9 +704,12 @@ struct schedule_view {
 };
 
 #define WORKERS_MAX 10000u /* in one reply */
+#define WORKER_HELD_SHOWN 10u
 struct worker_view {
     struct span name;
-    uint64_t running; /* leases it holds, ≥ 1 */
+    uint64_t running;                       /* leases it holds, ≥ 1 */
+    struct job_ref held[WORKER_HELD_SHOWN]; /* some of them */
+    uint32_t held_count;
 };
 
 /* A condition that holds. */
@@ -781,6 +808,12 @@ struct workers_reply {
     uint64_t worker_total; /* how many there are in all */
 };
 
+/* registry */
+struct registry_reply {
+    const struct worker_entry *entries; /* of all nodes, in no order */
+    uint32_t entry_count;
+};
+
 /* exceptions */
 struct attempts_reply {
     const struct attempt_view *attempts;
@@ -853,6 +886,7 @@ enum reply_family {
     REPLY_BULK,
     REPLY_CLOCK,
     REPLY_WORKERS,
+    REPLY_REGISTRY,
     REPLY_ATTEMPTS,
     REPLY_HISTORY,
     REPLY_KV_COMMIT,
@@ -888,6 +922,7 @@ struct reply {
         struct bulk_reply;
         struct clock_reply;
         struct workers_reply;
+        struct registry_reply;
         struct attempts_reply;
         struct history_reply;
         struct kv_commit_reply;

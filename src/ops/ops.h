@@ -14,6 +14,7 @@
  *   kv.c              commits of the key-value store
  *   schedules.c, fire.c    schedules, and the jobs that they create
  *   leases.c          ack, fail, extend, release; leases that end without a report
+ *   progress.c        progress and log lines of a lease (held.h)
  *   claim.c           claims
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
  *   queues.c          queues: put, delete, pause, purge; bulk actions begin
@@ -51,8 +52,9 @@ struct lease_state {
     uint32_t lease_ms;  /* 0 = it has no end: a trigger's job holds it */
     struct span worker; /* valid until the lease ends; empty = no name */
     struct lease_limits limits;
-    int64_t limit_left_ms; /* until its first limit; ≤ 0 = that has passed; INT64_MAX = it has none */
-    bool limited;          /* it ends at that limit, not sooner for want of an extend */
+    int64_t
+        limit_left_ms; /* until its first limit; ≤ 0 = that has passed; INT64_MAX = it has none */
+    bool limited;      /* it ends at that limit, not sooner for want of an extend */
 };
 
 /* How the holder of a lease ended it: a repeat of this report gets the same reply. */
@@ -366,6 +368,8 @@ ops_fn ops_function(enum op_kind kind); /* NULL = the store has its own function
 void ops_ack(struct ops *o, const struct op *op, struct reply *r);
 void ops_fail(struct ops *o, const struct op *op, struct reply *r);
 void ops_extend(struct ops *o, const struct op *op, struct reply *r);
+void ops_progress(struct ops *o, const struct op *op, struct reply *r);
+void ops_log(struct ops *o, const struct op *op, struct reply *r);
 void ops_release(struct ops *o, const struct op *op, struct reply *r);
 void ops_enqueue(struct ops *o, const struct op *op, struct reply *r);
 void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r);

@@ -65,6 +65,7 @@ static const struct conform_topic *const topics[] = {
     &topic_events,
     &topic_settle,
     &topic_workers,
+    &topic_progress,
     &topic_history,
     &topic_import,
     &topic_kv,

@@ -188,6 +188,14 @@ static const struct option requeue_options[] = {
     {"delay", 'd', "DURATION", "with an ID: the job is ready after this time", OPTION_DURATION},
 };
 
+static const struct option plain_options[] = {CLIENT_OPTIONS};
+
+static const struct option progress_options[] = {
+    CLIENT_OPTIONS,
+    {"token", 't', "TOKEN", "the lease token of the claim", OPTION_TEXT},
+    {"lease", 'l', "DURATION", "also extend the lease, from now on", OPTION_DURATION},
+};
+
 static const struct option stats_options[] = {
     CLIENT_OPTIONS,
     {"group", 'g', "NAME", "with QUEUE: only jobs of this group", OPTION_TEXT},
@@ -330,6 +338,16 @@ const struct command client_commands[] = {
      "it is done if the worker completes it before. With --force it is cancelled at once.\n" ASKS(
          "--queue shows", "asks") EXIT_STATUS "\n",
      COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
+    {"workers", "", "show workers, what they hold and who is silent",
+     "A worker stays in the list for an hour after its last request and its last "
+     "lease.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(plain_options), 0, 0, client_workers},
+    {"progress", "ID --token TOKEN PERCENT [MESSAGE]", "report the progress of a claimed job",
+     "PERCENT is a number from 0 to 100. The job shows the newest report.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(progress_options), 2, 3, client_progress},
+    {"log", "ID", "show the log of a job",
+     "Shows the newest 64 KiB of what the workers of all attempts have logged.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(plain_options), 1, 1, client_log},
     {"stats", "[QUEUE]", "show statistics of the server or of one queue",
      "For the server: the number of waiting and running jobs, and a line for each queue. For a\n"
      "queue: its jobs by state, totals since the server started, and how long jobs waited and\n"

@@ -49,6 +49,7 @@ static const struct {
     {"method_not_allowed", 405},
     {"duplicate", 409},
     {"lease_lost", 409},
+    {"cancelled", 409},
     {"illegal_move", 409},
     {"gone", 410},
     {"exists", 409},

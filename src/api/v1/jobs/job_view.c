@@ -167,6 +167,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_attributes(w, v);
     write_uint(w, "payload_bytes", v->job.payload_bytes);
     write_result(w, v, flags);
+    progress_write(w, v->progress);
     if (flags & VIEW_HISTORY)
         write_history(w, v);
     json_write_object_end(w);

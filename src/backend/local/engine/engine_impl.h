@@ -31,6 +31,7 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/progress.h"
 #include "core/retention.h"
 #include "core/unique.h"
 #include "ops/enqueue.h"
@@ -70,8 +71,8 @@ static inline struct hash128 extra_unique(const struct extra *x)
 
 struct lease {
     struct job_token token;
-    int64_t until;  /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
-    int64_t limit;  /* lease time: until never goes beyond it; NEVER_MS = it has no limit */
+    int64_t until; /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
+    int64_t limit; /* lease time: until never goes beyond it; NEVER_MS = it has no limit */
     struct lease_limits limits;
     size_t place;   /* its index in leases_end; SIZE_MAX = not there */
     uint64_t nonce; /* 0 = none */
@@ -323,6 +324,7 @@ struct engine {
     struct event *events;               /* ring, by number */
     uint64_t event_mask;                /* its size less one */
     uint64_t event_last, event_durable; /* numbers in this boot; 0 = none yet */
+    struct progress_pace pace;
     struct ghost ghosts[GHOSTS];
     size_t ghost_next;
 

@@ -83,6 +83,13 @@ CREATE TABLE outcome (
     error TEXT
 ) STRICT;
 
+-- What the holder of a lease reported: core/progress.h.
+CREATE TABLE report (
+    seq INTEGER PRIMARY KEY,
+    progress BLOB NOT NULL,
+    log BLOB NOT NULL
+) STRICT;
+
 CREATE TABLE bulks (
     bulk INTEGER PRIMARY KEY,
     action INTEGER NOT NULL,
