@@ -5,7 +5,6 @@
 #include <curl/curl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/check.h"
 #include "base/containers/link.h"
@@ -150,13 +149,6 @@ struct call *calls_send(struct calls *owner, const struct call_request *r)
 void call_cancel(struct call *c)
 {
     call_free(c);
-}
-
-void call_half_close(struct call *c)
-{
-    curl_socket_t fd = CURL_SOCKET_BAD;
-    if (curl_easy_getinfo(c->curl, CURLINFO_ACTIVESOCKET, &fd) == CURLE_OK && fd != CURL_SOCKET_BAD)
-        (void)shutdown(fd, SHUT_WR);
 }
 
 /* ---- the reply ---- */
@@ -320,7 +312,7 @@ void calls_close(struct calls *owner)
 {
     owner->closing = true;
     while (!link_alone(&owner->all))
-        call_free((struct call *)((char *)owner->all.next - offsetof(struct call, link)));
+        call_free(LINK_OWNER(owner->all.next, struct call, link));
     curl_multi_cleanup(owner->multi); /* closes what is left of its sockets */
     uv_close((uv_handle_t *)&owner->timer, timer_closed_cb);
 }

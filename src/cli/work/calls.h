@@ -49,6 +49,3 @@ void calls_close(struct calls *c);
  * memory. */
 struct call *calls_send(struct calls *c, const struct call_request *request);
 void call_cancel(struct call *c);
-/* Tells the server that we send nothing more on this connection: a claim that waits ends, and what
- * it was given already still arrives. */
-void call_half_close(struct call *c);

@@ -2,9 +2,9 @@
 /* When to claim, and how many jobs.
  *
  * One claim is under way at a time, for as many jobs as there are free slots, so every job that
- * comes is started at once. It waits at the server for up to --poll. When the runner stops, the
- * connection of a claim that waits is half closed: the server ends the claim, and jobs that it had
- * handed out before still arrive and are released. */
+ * comes is started at once. It waits at the server for up to --poll, also when the runner stops in
+ * the meantime: a job that it brings is released. Breaking it off could lose a job that the server
+ * had handed out already. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,6 +13,7 @@
 
 #define BACKOFF_MS_MIN 200
 #define BACKOFF_MS_MAX 5000
+#define RUNNING_WAIT_MS 200
 
 void claimer_open(struct runner *r)
 {
@@ -58,11 +59,13 @@ static bool claims_over(const struct runner *r)
     return r->finished || r->closing || r->stop >= STOP_FINISH;
 }
 
-/* Without a running job nothing can make the queue fuller that we would wait for. */
+/* Who ends when the queues are empty does not wait, except a little for what its own jobs may
+ * enqueue. */
 static int64_t wait_of(const struct runner *r)
 {
     bool to_the_end = r->plan->until_empty || r->stop == STOP_DRAIN;
-    return to_the_end && r->task_count == 0 ? 0 : r->plan->poll_ms;
+    int64_t wait_ms = !to_the_end ? r->plan->poll_ms : r->task_count > 0 ? RUNNING_WAIT_MS : 0;
+    return wait_ms < r->plan->poll_ms ? wait_ms : r->plan->poll_ms;
 }
 
 /* ---- the reply ---- */
@@ -106,11 +109,11 @@ static void claimed(struct runner *r, struct span body)
     r->permit = count == 0 && r->permit && r->probe; /* a probe is kept for a job */
     if (count > 0)
         return;
-    if (r->plan->once && r->claimed == 0 && !r->claim_cut)
+    if (r->plan->once && r->claimed == 0 && !r->stop)
         runner_finish(r, WORK_NOTHING);
     else if (!r->claim_waited && r->task_count == 0 && (r->plan->until_empty || r->stop))
         runner_finish(r, WORK_DONE);
-    else if (!r->claim_waited && !r->claim_cut)
+    else if (!r->claim_waited)
         claimer_pause(r, BACKOFF_MS_MIN); /* --poll 0 */
 }
 
@@ -122,8 +125,6 @@ static void claim_cb(void *ctx, const struct call_reply *reply)
     r->reached = r->reached || reply->status > 0;
     if (reply->status == 200) {
         claimed(r, reply->body);
-    } else if (r->claim_cut) {
-        r->claim_failures = 0; /* ended as we asked for */
     } else if (reply->status == 0 && first && (r->plan->once || r->plan->until_empty)) {
         work_log_line(&r->log, LOG_ERROR, "no_server", LOG_TEXT("server", r->plan->server),
                       LOG_SPAN("reason", runner_why(r, reply)));
@@ -183,7 +184,6 @@ static void claim_send(struct runner *r, size_t count)
                                             .done = claim_cb,
                                             .ctx = r,
                                         });
-    r->claim_cut = false;
     r->claim_waited = wait_ms > 0;
     buf_done(&body);
     if (!r->claim)
@@ -223,12 +223,4 @@ void claimer_poke(struct runner *r)
     }
     if (breaker_allows(r))
         claim_send(r, r->plan->breaker && r->probe ? 1 : room);
-}
-
-void claimer_cut(struct runner *r)
-{
-    if (!r->claim || r->claim_cut || !r->claim_waited)
-        return;
-    r->claim_cut = true;
-    call_half_close(r->claim);
 }

@@ -114,9 +114,6 @@ void runner_poke(struct runner *r)
     bool over = r->finished || r->stop >= STOP_FINISH;
     if (r->closing)
         return;
-    /* Nothing runs, so a claim that waits keeps us from seeing that the queues are empty. */
-    if (r->task_count == 0 && (over || r->plan->until_empty || r->stop))
-        claimer_cut(r);
     claimer_poke(r);
     if (over && r->task_count == 0 && r->asides == 0 && !r->claim)
         loop_close(r);
@@ -127,8 +124,10 @@ void runner_poke(struct runner *r)
 static void give_up_cb(uv_timer_t *timer)
 {
     struct runner *r = timer->data;
-    work_log_line(&r->log, LOG_ERROR, "not_reported", LOG_INT("jobs", r->task_count));
-    runner_finish(r, WORK_UNREACHABLE);
+    if (r->task_count > 0) {
+        work_log_line(&r->log, LOG_ERROR, "not_reported", LOG_INT("jobs", r->task_count));
+        runner_finish(r, WORK_UNREACHABLE);
+    }
     loop_close(r);
 }
 
@@ -144,7 +143,6 @@ static void stop_now(struct runner *r, int64_t kill_after_ms)
         task_stop(LINK_OWNER(at, struct task, link), TASK_STOPPED, kill_after_ms);
     }
     uv_timer_start(&r->stop_timer, give_up_cb, (uint64_t)kill_after_ms + GIVE_UP_MS, 0);
-    claimer_cut(r);
     runner_poke(r);
 }
 
@@ -160,7 +158,6 @@ static void stop_begin(struct runner *r)
                   LOG_TEXT("mode", r->plan->drain ? "drain" : "finish"),
                   LOG_INT("jobs", r->task_count), LOG_INT("timeout_ms", r->plan->stop_timeout_ms));
     uv_timer_start(&r->stop_timer, stop_timeout_cb, (uint64_t)r->plan->stop_timeout_ms, 0);
-    claimer_cut(r);
     runner_poke(r);
 }
 

@@ -122,7 +122,6 @@ struct runner {
     } released[RELEASED_SLOTS];
 
     struct call *claim;
-    bool claim_cut;    /* it was half closed; what comes still counts */
     bool claim_waited; /* with wait_ms > 0, so an empty reply does not mean empty at once */
     uint64_t claim_after;
     unsigned claim_failures;
@@ -172,8 +171,6 @@ void runner_no_memory(struct runner *r);
 /* ---- claimer.c ---- */
 void claimer_open(struct runner *r);
 void claimer_poke(struct runner *r);
-/* Ends a claim that waits. */
-void claimer_cut(struct runner *r);
 /* No claim before that time. */
 void claimer_pause(struct runner *r, uint64_t ms);
 
