@@ -126,17 +126,17 @@ onStores('holdfast work', ['memory'], {}, (use) => {
   });
 
   test('PDQ-8: a payload larger than a pipe, and much output on both pipes', async () => {
-    const payload = 'p'.repeat(3_000_000);
+    const payload = 'p'.repeat(200_000);
     const done = await once(payload, sh('wc -c; head -c 5000000 /dev/zero | tr "\\0" "\\n" >&2; head -c 5000000 /dev/zero'));
     assert.equal(done.code, 0, done.stderr.slice(-500));
     assert.equal(done.result.truncated, true);
-    assert.equal(done.result.bytes, 5_000_000 + '3000002\n'.length);
-    assert.match(done.result.text, /^3000002\n/);
+    assert.equal(done.result.bytes, 5_000_000 + '200002\n'.length);
+    assert.match(done.result.text, /^200002\n/);
   });
 
   test('PDQ-8: a command that closes its standard input early', async () => {
-    assert.equal((await once('p'.repeat(2_000_000), sh('exec <&-; echo done'))).result, 'done');
-    assert.equal((await once('p'.repeat(2_000_000), ['--', 'true'])).state, 'done');
+    assert.equal((await once('p'.repeat(200_000), sh('exec <&-; echo done'))).result, 'done');
+    assert.equal((await once('p'.repeat(200_000), ['--', 'true'])).state, 'done');
   });
 
   test('PDQ-8: payloads that are no JSON arrive as they were sent', async () => {
