@@ -8,6 +8,7 @@
 
 #define LINES_BYTES_MAX ((size_t)64 << 10) /* as much as the server keeps */
 #define LINE_BYTES_MAX ((size_t)4 << 10)
+#define LINES_MAX 1000 /* in one request */
 #define MESSAGE_BYTES_MAX 512
 
 void job_text_init(struct job_text *x)
@@ -82,11 +83,24 @@ void job_text_end(struct task *t)
         line_end(t);
 }
 
+/* How many bytes the first LINES_MAX lines have. */
+static size_t lines_bytes(struct span lines)
+{
+    size_t at = 0;
+    for (size_t count = 0; count < LINES_MAX && at < lines.len; count++) {
+        const char *end = memchr(lines.at + at, '\n', lines.len - at);
+        at = end ? (size_t)(end - lines.at) + 1 : lines.len;
+    }
+    return at;
+}
+
 void job_text_sending(struct job_text *x)
 {
-    struct buf empty = x->sent;
-    x->sent = x->lines;
-    x->lines = empty;
+    size_t taken = lines_bytes(buf_span(&x->lines));
+    buf_clear(&x->sent);
+    if (taken == 0 || buf_append(&x->sent, x->lines.data, taken) < 0)
+        return;
+    front_drop(&x->lines, taken);
 }
 
 void job_text_unsent(struct job_text *x)
@@ -94,7 +108,7 @@ void job_text_unsent(struct job_text *x)
     struct span newer = buf_span(&x->lines);
     if (x->sent.len + newer.len <= LINES_BYTES_MAX && buf_append_span(&x->sent, newer) == 0) {
         buf_clear(&x->lines);
-        job_text_sending(x);
+        (void)!buf_append_span(&x->lines, buf_span(&x->sent));
     }
     buf_clear(&x->sent);
 }

@@ -16,6 +16,7 @@
 #define RETRY_MS 500
 #define WAIT_MS 1000 /* a job that was claimed meanwhile is in the next one */
 #define HOST_BYTES 256
+#define LEAVE_TIMEOUT_MS 2000
 
 void lease_renewed(struct task *t, uint64_t asked_at)
 {
@@ -73,6 +74,10 @@ static int body_write(struct runner *r, struct buf *body)
         number_write(&w, "extend_ms", (uint64_t)r->plan->lease_ms);
     if (r->task_count > 0 && r->beats)
         number_write(&w, "wait_ms", WAIT_MS);
+    if (r->left) {
+        json_write_key(&w, "stopping");
+        json_write_bool(&w, true);
+    }
     json_write_object_end(&w);
     return json_writer_finish(&w);
 }
@@ -136,7 +141,7 @@ static void beat_cb(void *ctx, const struct call_reply *reply)
 void leases_beat(struct runner *r)
 {
     struct buf body;
-    if (r->beat || r->no_beats || r->closing)
+    if (r->beat || r->no_beats || r->left)
         return;
     const char *path = runner_path(r, "/v1/workers/", r->plan->name, "/heartbeat");
     buf_init(&body);
@@ -145,6 +150,35 @@ void leases_beat(struct runner *r)
     else if (path)
         r->beat = runner_ask(r, path, buf_span(&body), beat_cb, r);
     r->beat_sent = runner_now(r);
+    buf_done(&body);
+}
+
+static void left_cb(void *ctx, const struct call_reply *reply)
+{
+    struct runner *r = ctx;
+    (void)reply; /* without it the worker is shown as silent after a while */
+    r->asides--;
+    runner_poke(r);
+}
+
+void leases_leave(struct runner *r)
+{
+    struct buf body;
+    if (r->beat)
+        call_cancel(r->beat);
+    r->beat = NULL;
+    r->left = true;
+    const char *path = runner_path(r, "/v1/workers/", r->plan->name, "/heartbeat");
+    buf_init(&body);
+    if (path && body_write(r, &body) == 0 &&
+        calls_send(r->calls, &(struct call_request){.server = r->server,
+                                                    .target = path,
+                                                    .body = buf_span(&body),
+                                                    .timeout_ms = LEAVE_TIMEOUT_MS,
+                                                    .body_max = REPLY_BYTES_MAX,
+                                                    .done = left_cb,
+                                                    .ctx = r}))
+        r->asides++;
     buf_done(&body);
 }
 

@@ -115,7 +115,11 @@ void runner_poke(struct runner *r)
     if (r->closing)
         return;
     claimer_poke(r);
-    if (over && r->task_count == 0 && r->asides == 0 && !r->claim)
+    if (!over || r->task_count > 0 || r->claim)
+        return;
+    if (r->beats && !r->left)
+        leases_leave(r);
+    if (r->asides == 0)
         loop_close(r);
 }
 

@@ -137,6 +137,7 @@ struct runner {
     struct call *beat;
     bool beats;        /* the server knows heartbeats; else each lease is extended */
     bool no_beats;     /* it does not */
+    bool left;         /* the last heartbeat was sent, which says that the worker stops */
     bool beat_extends; /* the heartbeat that is under way renews the leases */
     bool no_log;       /* the server does not take logs of jobs; so the next */
     bool no_progress;
@@ -201,13 +202,15 @@ void job_text_errors(struct task *t, struct span bytes);
 void job_text_progress(struct task *t, struct span line);
 /* The last line, which has no line break, counts as well. */
 void job_text_end(struct task *t);
-/* Moves the lines to `sent`, which is empty; and back in front of what has come since. */
+/* Moves lines to `sent`, as many as one request takes; and back in front of what came since. */
 void job_text_sending(struct job_text *x);
 void job_text_unsent(struct job_text *x);
 
 /* ---- leases.c ---- */
 /* Sends a heartbeat, unless one is under way. */
 void leases_beat(struct runner *r);
+/* Sends the last one, which says that the worker stops; it counts as an aside. */
+void leases_leave(struct runner *r);
 /* Sends it when it is due. */
 void leases_tick(struct runner *r);
 /* The server has renewed the lease that was asked for at this time. */

@@ -3,7 +3,9 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 
-import { binary, until } from './server.mjs';
+import { binary as server_binary, until } from './server.mjs';
+
+const binary = process.env.HF_WORK_BIN ?? server_binary;
 
 const live = new Set();
 process.on('exit', () => {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `holdfast work` tells the server while a job runs, and hears from it (PDQ-8): kind and headers, types of errors,
+// progress, the job's log, heartbeats, cancels.
+import assert from 'node:assert/strict';
+import { existsSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+
+import { enqueue, freshQueue, onStores } from './lib/suite.mjs';
+import { temporaryDirectory, until } from './lib/server.mjs';
+import { alive, gone, job, pidIn, runWork, startWork, stateOf } from './lib/worker.mjs';
+
+onStores('reports of holdfast work', ['memory'], {}, (use) => {
+  test('PDQ-8: kind, headers and the trace context are in the environment', async () => {
+    const queue = freshQueue();
+    const headers = { 'x-tenant.id': 'a b', traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' };
+    const { id } = await enqueue(use.api, queue, { payload: 1, kind: 'letter', headers });
+    await runWork(use.server, [queue, '--once', '--', 'env']);
+    const lines = (await job(use.api, id)).result.split('\n');
+    for (const line of ['HOLDFAST_KIND=letter', 'HOLDFAST_HEADER_X_TENANT_ID=a b', `TRACEPARENT=${headers.traceparent}`]) assert.ok(lines.includes(line), line);
+  });
+
+  test('PDQ-8, PDQ-10: GET /v1/exceptions shows the type of each failure', async () => {
+    const queue = freshQueue();
+    for (const script of ['exit 3', 'kill -9 $$']) {
+      await enqueue(use.api, queue, { payload: 1, max_attempts: 1 });
+      await runWork(use.server, [queue, '--once', '--', 'sh', '-c', script]);
+    }
+    const { exceptions } = (await use.api.get(`/v1/exceptions?queue=${queue}`)).json;
+    assert.deepEqual(exceptions.map(({ type }) => type), ['SIGKILL', 'exit 3']);
+  });
+
+  test('PDQ-8: progress is reported, and standard error is the log of the job', async () => {
+    const queue = freshQueue();
+    const home = temporaryDirectory();
+    const { id } = await enqueue(use.api, queue, { payload: 1 });
+    const script = `echo '42 half way' >&3; echo first >&2; while [ ! -e ${home}/go ]; do sleep 0.05; done; printf 'last' >&2`;
+    const runner = startWork(use.server, [queue, '--poll', '200ms', '--', 'sh', '-c', script]);
+    const { progress } = await until('progress is shown', async () => {
+      const one = await job(use.api, id);
+      return one.progress && one;
+    });
+    assert.deepEqual([progress.percent, progress.message], [42, 'half way']);
+    writeFileSync(path.join(home, 'go'), '');
+    await stateOf(use.api, id, 'done');
+    const text = (await use.api.get(`/v1/jobs/${id}/log`)).text;
+    assert.ok(text.indexOf('first') < text.indexOf('last') && text.includes('first'), text);
+    assert.match(runner.stderr, /stderr id=\w+ line=first/);
+    await runner.stop();
+  });
+
+  test('PDQ-8: heartbeats register the worker, renew its leases, and say when it stops', async () => {
+    const queue = freshQueue();
+    const home = temporaryDirectory();
+    const name = `worker of ${queue}`;
+    const { id } = await enqueue(use.api, queue, { payload: 1 });
+    const runner = startWork(use.server, [queue, '--name', name, '--lease', '1s', '--poll', '200ms', '--', 'sh', '-c', `while [ ! -e ${home}/go ]; do sleep 0.05; done`]);
+    const shown = async () => (await use.api.get('/v1/workers')).json.workers.find((one) => one.name === name);
+    const one = await until('the worker is shown', async () => {
+      const found = await shown();
+      return found?.pid && found;
+    });
+    assert.equal(one.pid, runner.process.pid);
+    assert.ok(one.host && one.version);
+    await new Promise((resolve) => setTimeout(resolve, 2500)); // longer than two leases
+    writeFileSync(path.join(home, 'go'), '');
+    assert.deepEqual([(await stateOf(use.api, id, 'done')).attempts], [1]);
+    await runner.stop();
+    const stopped = await shown();
+    assert.equal(stopped.done, 1);
+  });
+
+  test('PDQ-8: a cancel reaches a running command, whose tree ends, and the job is cancelled', async () => {
+    const queue = freshQueue();
+    const home = temporaryDirectory();
+    const { id } = await enqueue(use.api, queue, { payload: 1 });
+    const script = `setsid -f sh -c 'echo $$ >$0; exec sleep 1000' ${home}/daemon; echo $$ >${home}/main; while :; do sleep 0.1; done`;
+    const runner = startWork(use.server, [queue, '--poll', '200ms', '--', 'sh', '-c', script]);
+    const pids = [await pidIn(path.join(home, 'main')), await pidIn(path.join(home, 'daemon'))];
+    const begun = Date.now();
+    assert.equal((await use.api.post(`/v1/jobs/${id}/cancel`)).status, 202);
+    for (const pid of pids) await gone(pid);
+    const took = Date.now() - begun;
+    await stateOf(use.api, id, 'cancelled');
+    assert.ok(took < 20_000, `${took} ms: not at the third of the lease`);
+    assert.match(runner.stderr, /warn cancelled/);
+    await runner.stop();
+    assert.ok(!pids.some(alive) && existsSync(home));
+  });
+});
