@@ -53,23 +53,18 @@ static struct job *pick(struct ops *o, const struct queue_state **queues, size_t
     return best;
 }
 
-static uint32_t lease_length(const struct ops *o, const struct job *j)
-{
-    struct job_options room;
-    struct job_rules rules;
-    o->store->job_rules(o, j, &room, &rules);
-    return rules.lease_ms;
-}
-
 /* Leases the job to the claimer and fills in its view. False: no memory. */
 static bool hand_out(struct ops *o, struct job *j, const struct op_claim *want,
                      struct job_view *view)
 {
+    struct job_options room;
+    struct job_rules rules;
+    o->store->job_rules(o, j, &room, &rules);
     int64_t waited = j->state == STATE_READY ? o->now.ms - j->since.ms : 0;
     struct record rec = {
         .kind = REC_JOB_CLAIMED,
         .job_claimed = {.seq = j->seq,
-                        .lease_ms = want->lease_ms ? want->lease_ms : lease_length(o, j),
+                        .lease_ms = want->lease_ms ? want->lease_ms : rules.lease_ms,
                         .bound = want->bound,
                         .at = o->now,
                         .worker = want->worker},
@@ -77,6 +72,7 @@ static bool hand_out(struct ops *o, struct job *j, const struct op_claim *want,
     *view = (struct job_view){.worker = want->worker, .waited_ms = waited > 0 ? waited : 0};
     if (!o->store->lease_start(o, j, want, &rec, view))
         return false;
+    view->max_attempts = rules.max_attempts;
     view->job = *j;
     view->token = rec.job_claimed.token;
     view->lease_ms = rec.job_claimed.lease_ms;

@@ -113,6 +113,7 @@ onStores('holdfast work', ['memory'], {}, (use) => {
     assert.equal(value('HOLDFAST_ID'), done.id);
     assert.equal(value('HOLDFAST_QUEUE'), done.queue);
     assert.equal(value('HOLDFAST_ATTEMPT'), '1');
+    assert.equal(value('HOLDFAST_MAX_ATTEMPTS'), '4');
     assert.equal(value('HOLDFAST_CORRELATION_ID'), 'order $(id) 7');
     assert.equal(value('HOLDFAST_PROGRESS_FD'), '3');
     assert.equal(value('OF_USER'), 'kept');

@@ -162,6 +162,7 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     token_text(v->token, token);
     write_text(w, "token", token);
     write_uint(w, "attempt", job_attempts(&v->job));
+    write_uint(w, "max_attempts", v->max_attempts);
     write_int(w, "priority", v->job.priority);
     write_uint(w, "lease_ms", v->lease_ms);
     write_time(w, "lease_until", lease_until(v->lease_ms, now));
