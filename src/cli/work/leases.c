@@ -14,7 +14,7 @@
 
 #define IDLE_EVERY_MS 10000
 #define RETRY_MS 500
-#define WAIT_MS 1000 /* a job that was claimed meanwhile is in the next one */
+#define WAIT_MS_MAX 1000
 #define HOST_BYTES 256
 #define LEAVE_TIMEOUT_MS 2000
 
@@ -22,6 +22,14 @@ void lease_renewed(struct task *t, uint64_t asked_at)
 {
     t->lease_end = asked_at + (uint64_t)t->job.lease_ms;
     t->renew_at = asked_at + (uint64_t)t->job.lease_ms / 3;
+}
+
+/* How long a heartbeat waits at the server. A job that is claimed meanwhile is in the next one, so
+ * it must be over long before a lease ends. */
+static uint64_t wait_ms(const struct runner *r)
+{
+    uint64_t ms = (uint64_t)r->plan->lease_ms / 4;
+    return ms < WAIT_MS_MAX ? ms : WAIT_MS_MAX;
 }
 
 /* ---- the request ---- */
@@ -73,7 +81,7 @@ static int body_write(struct runner *r, struct buf *body)
     if (r->beat_extends)
         number_write(&w, "extend_ms", (uint64_t)r->plan->lease_ms);
     if (r->task_count > 0 && r->beats)
-        number_write(&w, "wait_ms", WAIT_MS);
+        number_write(&w, "wait_ms", wait_ms(r));
     if (r->left) {
         json_write_key(&w, "stopping");
         json_write_bool(&w, true);
@@ -120,11 +128,9 @@ static void beat_cb(void *ctx, const struct call_reply *reply)
     r->beat = NULL;
     r->beat_at = now + RETRY_MS;
     if (reply->status == 200 && json_check_deep(reply->body, NULL, NULL) == 0) {
-        bool waited = now - r->beat_sent >= WAIT_MS;
+        uint64_t next = r->beat_sent + wait_ms(r);
         r->beats = true;
-        r->beat_at = r->task_count == 0 ? now + IDLE_EVERY_MS
-                     : waited           ? now
-                                        : r->beat_sent + WAIT_MS;
+        r->beat_at = r->task_count == 0 ? now + IDLE_EVERY_MS : next;
         beat_taken(r, reply->body);
     } else if (!runner_unanswered(reply)) {
         r->no_beats = true;
@@ -185,8 +191,8 @@ void leases_leave(struct runner *r)
 void leases_tick(struct runner *r)
 {
     /* The first task makes the idle worker's next heartbeat due. */
-    if (r->task_count > 0 && r->beat_at > r->beat_sent + WAIT_MS && r->beats)
-        r->beat_at = r->beat_sent + WAIT_MS;
+    if (r->task_count > 0 && r->beat_at > r->beat_sent + wait_ms(r) && r->beats)
+        r->beat_at = r->beat_sent + wait_ms(r);
     if (runner_now(r) >= r->beat_at)
         leases_beat(r);
 }
