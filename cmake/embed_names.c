@@ -4,7 +4,6 @@
 #include "embed.h"
 
 #include "backend/local/sqlite/bounds.h"
-#include "ops/op.h"
 #include "backend/postgres/sql/version.h"
 #include "backend/redis/unit/row_fields.h"
 #include "backend/shared/unit.h"
@@ -15,6 +14,7 @@
 #include "core/policy.h"
 #include "core/schedules/schedule.h"
 #include "core/state.h"
+#include "ops/op.h"
 
 const struct embed_constant embed_constants[] = {
     /* the states of a job */
@@ -30,15 +30,19 @@ const struct embed_constant embed_constants[] = {
     /* outcomes of an attempt */
     {"attempt_running", ATTEMPT_RUNNING},
     {"attempt_done", ATTEMPT_DONE},
+    {"log_bytes", LIMIT_LOG_BYTES},
+    {"held_shown", WORKER_HELD_SHOWN},
+    {"workers_max", WORKERS_MAX},
     {"attempt_failed", ATTEMPT_FAILED},
-    {"attempt_crashed", ATTEMPT_CRASHED},
+    {"attempt_lease_expired", ATTEMPT_LEASE_EXPIRED},
+    {"attempt_timed_out", ATTEMPT_TIMED_OUT},
     {"attempt_released", ATTEMPT_RELEASED},
     {"attempt_cancelled", ATTEMPT_CANCELLED},
     /* reasons of a state */
     {"reason_failed", REASON_FAILED},
     {"reason_rejected", REASON_REJECTED},
     {"reason_crash_loop", REASON_CRASH_LOOP},
-    {"reason_timed_out", REASON_TIMED_OUT},
+    {"reason_lease_expired", REASON_LEASE_EXPIRED},
     {"reason_expired", REASON_EXPIRED},
     {"reason_cancelled", REASON_CANCELLED},
     {"reason_replaced", REASON_REPLACED},
@@ -46,6 +50,7 @@ const struct embed_constant embed_constants[] = {
     {"reason_restarted", REASON_RESTARTED},
     {"reason_discarded", REASON_DISCARDED},
     {"reason_damaged", REASON_DAMAGED},
+    {"reason_timed_out", REASON_TIMED_OUT},
     /* kinds of bodies and errors */
     {"payload_json", PAYLOAD_JSON},
     {"payload_bytes", PAYLOAD_BYTES},

@@ -72,6 +72,10 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_LEASE_LOST] = ROW("lease_lost", 409, 0, "The lease is lost",
                                "the lease token is not that of the job's current lease",
                                "drop this work: the job may be running elsewhere or have ended"),
+    [PROBLEM_CANCELLED] = ROW("cancelled", 409, 0, "The job is cancelled",
+                              "the job was cancelled, or the time is over that its worker had "
+                              "after a cancel was requested",
+                              "drop this work: nothing that the call said was recorded"),
     [PROBLEM_ILLEGAL_MOVE] =
         ROW("illegal_move", 409, 0, "Not possible in the job's state",
             "the job's `state` does not allow this", "`legal_moves` lists what it allows"),

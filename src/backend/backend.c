@@ -284,6 +284,7 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_RELEASED] = "released",
     [EVENT_DONE] = "done",
     [EVENT_DEAD] = "dead",
+    [EVENT_CANCEL_REQUESTED] = "cancel_requested",
     [EVENT_CANCELLED] = "cancelled",
     [EVENT_REQUEUED] = "requeued",
     [EVENT_PATCHED] = "patched",
@@ -301,6 +302,7 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_ALERT_CLEARED] = "alert_cleared",
     [EVENT_SCHEDULE_FAILED] = "schedule_failed",
     [EVENT_SCHEDULE_FIRED] = "schedule_fired",
+    [EVENT_PROGRESS] = "progress",
 };
 
 const char *event_name(enum event_kind k)

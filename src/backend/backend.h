@@ -212,6 +212,7 @@ enum event_kind {
     EVENT_RELEASED, /* handed back, uncounted: by its holder, or by a restart */
     EVENT_DONE,
     EVENT_DEAD,
+    EVENT_CANCEL_REQUESTED, /* of a running job: its worker has a grace time to end it */
     EVENT_CANCELLED,
     EVENT_REQUEUED,
     EVENT_PATCHED,
@@ -230,6 +231,7 @@ enum event_kind {
     EVENT_ALERT_CLEARED,   /* the same */
     EVENT_SCHEDULE_FAILED, /* a time is due and no job can be made; once per streak */
     EVENT_SCHEDULE_FIRED,  /* the job that it made */
+    EVENT_PROGRESS,        /* its worker reported; at most one a second for each job */
     EVENT_KIND_COUNT
 };
 const char *event_name(enum event_kind k); /* "enqueued", … "queue_deep" */

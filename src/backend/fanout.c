@@ -295,6 +295,18 @@ static int notices_out(struct reply *r, const struct fanout_numbers *n, struct a
     return 0;
 }
 
+static int workers_out(struct reply *r, const struct fanout_numbers *n, struct arena *a)
+{
+    struct worker_view *to = arena_copy(a, r->workers, r->worker_count * sizeof *to);
+    if (!to)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; i < r->worker_count; i++)
+        for (uint32_t k = 0; k < to[i].held_count; k++)
+            to[i].held[k].seq = n->seq(n->store, to[i].held[k].seq);
+    r->workers = to;
+    return 0;
+}
+
 int fanout_renumber(struct reply *r, const struct fanout_numbers *n, struct arena *a)
 {
     int err = 0;
@@ -309,5 +321,7 @@ int fanout_renumber(struct reply *r, const struct fanout_numbers *n, struct aren
         err = notices_out(r, n, a);
     if (!err && r->attempt_count > 0)
         err = attempts_out(&r->attempts, r->attempt_count, n, a);
+    if (!err && r->worker_count > 0)
+        err = workers_out(r, n, a);
     return err;
 }

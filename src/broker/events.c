@@ -165,6 +165,10 @@ static void text_cb(void *ctx, const struct reply *r)
         char *copy = text.len ? arena_copy(&l->arena, text.at, text.len) : NULL;
         if (copy)
             mine->correlation = span_of(copy, text.len);
+        text = r->jobs[0].progress;
+        copy = text.len ? arena_copy(&l->arena, text.at, text.len) : NULL;
+        if (copy)
+            mine->progress = span_of(copy, text.len);
     }
     if (--l->asked > 0)
         return;
@@ -184,9 +188,12 @@ static bool ask_texts(struct broker_listener *l)
             l->ops[n++] = (struct op){.kind = OP_KV_GET,
                                       .tag = i,
                                       .kv_get = {.keys = &e->key, .count = 1, .want_value = true}};
-        if (e->has_extra && e->seq && !l->config.no_texts)
+        bool progress = e->kind == EVENT_PROGRESS;
+        if ((e->has_extra || progress) && e->seq && !l->config.no_texts)
             l->ops[n++] = (struct op){
-                .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_texts = true}};
+                .kind = OP_GET,
+                .tag = i,
+                .job = {.job = {.seq = e->seq}, .want_texts = true, .want_attempts = progress}};
     }
     if (n == 0 || broker_submit(l->broker, l->ops, n, text_cb, l) != 0)
         return false;

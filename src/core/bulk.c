@@ -12,12 +12,13 @@ static const struct {
     [BULK_REQUEUE] = {MOVE_REQUEUE, STATE_BIT(STATE_DEAD)},
     [BULK_CANCEL] = {MOVE_CANCEL, 0},
     [BULK_REMOVE] = {MOVE_REMOVE, 0},
+    [BULK_CANCEL_NOW] = {MOVE_CANCEL, 0},
 };
 
 const char *bulk_refusal(uint8_t action, unsigned states, struct span group)
 {
     struct err_note note;
-    if (action < BULK_REQUEUE || action > BULK_REMOVE)
+    if (action < BULK_REQUEUE || action > BULK_CANCEL_NOW)
         return "action must be requeue, cancel or remove";
     if (states == 0 && bulk_states_default((enum bulk_action)action) == 0)
         return "states is missing: a cancel or a remove must name the states of its jobs";

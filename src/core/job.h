@@ -23,11 +23,18 @@ enum attempt_outcome {
     ATTEMPT_RUNNING,
     ATTEMPT_DONE,
     ATTEMPT_FAILED,
-    ATTEMPT_CRASHED, /* lease ran out or connection lost */
+    ATTEMPT_LEASE_EXPIRED, /* or its connection was lost */
     ATTEMPT_RELEASED,
     ATTEMPT_CANCELLED,
+    ATTEMPT_TIMED_OUT, /* it took longer than timeout_ms */
     ATTEMPT_OUTCOME_COUNT
 };
+/* Attempts that count against a job and are listed among the exceptions. */
+static inline bool attempt_went_wrong(uint8_t outcome)
+{
+    return outcome == ATTEMPT_FAILED || outcome == ATTEMPT_LEASE_EXPIRED ||
+           outcome == ATTEMPT_TIMED_OUT;
+}
 /* What a job's reason says about the attempt that has just ended. */
 extern const uint8_t attempt_of_reason[REASON_COUNT];
 
@@ -50,6 +57,39 @@ static inline bool token_older(struct job_token a, struct job_token b)
 #define TOKEN_TEXT_BYTES 24
 void token_text(struct job_token t, char out[TOKEN_TEXT_BYTES]);
 MUST_CHECK int token_parse(struct span text, struct job_token *ret);
+
+/* What limits a lease besides its length; all zero = nothing. It is durable, belongs to the lease
+ * and ends with it. An extend never prolongs the lease beyond a limit. */
+struct lease_limits {
+    uint32_t timeout_ms;        /* the attempt ends this long after it began; 0 = no limit */
+    uint32_t cancel_grace_ms;   /* how long the worker has after cancel_at */
+    struct wall_time cancel_at; /* when a cancel was requested; 0 = it was not */
+};
+
+static inline bool cancel_requested(const struct lease_limits *l)
+{
+    return l->cancel_at.ms != 0;
+}
+
+/* When the grace time of a requested cancel ends; 0 = no cancel was requested. */
+static inline struct wall_time cancel_deadline(const struct lease_limits *l)
+{
+    return (struct wall_time){cancel_requested(l) ? l->cancel_at.ms + l->cancel_grace_ms : 0};
+}
+
+/* When an attempt that began at this time must end; 0 = never. */
+static inline struct wall_time timeout_at(const struct lease_limits *l, struct wall_time began)
+{
+    return (struct wall_time){l->timeout_ms ? began.ms + l->timeout_ms : 0};
+}
+
+/* The first of the two limits of such an attempt; INT64_MAX = it has none. */
+static inline int64_t limit_at_ms(const struct lease_limits *l, struct wall_time began)
+{
+    int64_t cancel = cancel_requested(l) ? cancel_deadline(l).ms : INT64_MAX;
+    int64_t timeout = l->timeout_ms ? timeout_at(l, began).ms : INT64_MAX;
+    return cancel < timeout ? cancel : timeout;
+}
 
 struct job {
     uint64_t seq;            /* ≥ 1; rises in the order of enqueue */

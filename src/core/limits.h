@@ -9,6 +9,7 @@
 #define LIMIT_KEY_BYTES 512  /* unique key, group, correlation id */
 #define LIMIT_LABEL_BYTES 64 /* priority label, status label */
 #define LIMIT_WORKER_BYTES 128
+#define LIMIT_WORKER_FACTS_BYTES 1024
 #define LIMIT_ERROR_BYTES 8192             /* longer error texts are cut at a character boundary */
 #define LIMIT_NOTE_BYTES 4096              /* queue description and an API's own queue attributes */
 #define LIMIT_ATTRIBUTES_BYTES (64u << 10) /* an API's own fields of one job, JSON */
@@ -30,8 +31,15 @@
 #define LIMIT_RATE_WINDOW_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
-#define LIMIT_KV_KEY_BYTES 2048 /* a key of the key-value store, encoded; see kvkey.h */
-#define LIMIT_KV_PARTS 32       /* of a key */
+#define LIMIT_TIMEOUT_MS (30u * 24 * 3600 * 1000) /* of an attempt */
+#define LIMIT_PROGRESS_MESSAGE_BYTES 1024
+#define LIMIT_PROGRESS_DATA_BYTES 4096 /* JSON */
+#define LIMIT_PROGRESS_BYTES (LIMIT_PROGRESS_MESSAGE_BYTES + LIMIT_PROGRESS_DATA_BYTES + 64)
+#define LIMIT_LOG_BYTES (64u << 10)      /* of a job: the newest entries, with time and attempt */
+#define LIMIT_LOG_LINE_BYTES (16u << 10) /* one line */
+#define LIMIT_LOG_LINES LIMIT_BATCH      /* lines in one request */
+#define LIMIT_KV_KEY_BYTES 2048          /* a key of the key-value store, encoded; see kvkey.h */
+#define LIMIT_KV_PARTS 32                /* of a key */
 #define LIMIT_KV_KEYS 1000      /* in one get; checks, sets and deletes of one commit, together */
 #define LIMIT_KV_ENQUEUES 100   /* of one commit */
 #define LIMIT_KV_UNDELIVERED 16 /* keys at which a job leaves its payload when it dies */

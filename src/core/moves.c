@@ -17,6 +17,8 @@ void rules_of(const struct queue_policy *policy, const struct job_options *optio
 {
     *ret = (struct job_rules){
         .lease_ms = policy->lease_ms,
+        .timeout_ms = policy->timeout_ms,
+        .cancel_grace_ms = policy->cancel_grace_ms,
         .max_attempts = policy->max_attempts,
         .max_crashes = policy->max_crashes,
         .lease_end = (enum lease_end)policy->lease_end,
@@ -26,6 +28,8 @@ void rules_of(const struct queue_policy *policy, const struct job_options *optio
         return;
     if (options->lease_ms)
         ret->lease_ms = options->lease_ms;
+    if (options->timeout_ms)
+        ret->timeout_ms = options->timeout_ms;
     if (options->max_attempts)
         ret->max_attempts = options->max_attempts;
     if (options->max_crashes)
@@ -99,6 +103,7 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
                  struct record *ret)
 {
     uint32_t used = j->failures + 1u;
+    enum job_reason reason = f->timed_out ? REASON_TIMED_OUT : REASON_FAILED;
     if (rules->lease_end == LEASE_END_COUNTED)
         used += j->crashes;
     struct span error = validate_cut(f->error, LIMIT_ERROR_BYTES);
@@ -109,14 +114,13 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
         return;
     }
     if (f->no_retry || used >= rules->max_attempts) {
-        enum job_reason reason = f->no_retry ? REASON_REJECTED : REASON_FAILED;
-        struct rec_job_dead *dead = dead_begin(j, reason, now, ret);
+        struct rec_job_dead *dead = dead_begin(j, f->no_retry ? REASON_REJECTED : reason, now, ret);
         dead->failures = counted(j->failures);
         dead->error_kind = f->error_kind;
         dead->error = error;
         return;
     }
-    struct rec_job_back *back = back_begin(j, REASON_FAILED, generation, now, ret);
+    struct rec_job_back *back = back_begin(j, reason, generation, now, ret);
     back->failures = counted(j->failures);
     back->error_kind = f->error_kind;
     back->error = error;
@@ -161,18 +165,35 @@ void decide_lease_end(const struct job *j, const struct job_rules *rules, bool l
                       char text[LEASE_END_TEXT_BYTES], struct record *ret)
 {
     if (rules->lease_end == LEASE_END_FAIL) {
-        struct rec_job_dead *dead = dead_begin(j, REASON_TIMED_OUT, now, ret);
+        struct rec_job_dead *dead = dead_begin(j, REASON_LEASE_EXPIRED, now, ret);
         dead->crashes = counted(j->crashes);
         dead->error = lost ? SPAN_LITERAL("Connection lost") : timeout_text(rules->lease_ms, text);
     } else if (crashes_too_often(j, rules)) {
         dead_begin(j, REASON_CRASH_LOOP, now, ret)->crashes = counted(j->crashes);
     } else {
-        struct rec_job_back *back = back_begin(j, REASON_TIMED_OUT, generation, now, ret);
+        struct rec_job_back *back = back_begin(j, REASON_LEASE_EXPIRED, generation, now, ret);
         back->crashes = counted(j->crashes);
         uint32_t step = crash_step(j, rules, lost);
         if (step != 0)
             back_not_before(back, wall_after(now, backoff_wait_ms(rules->backoff, step, random)));
     }
+}
+
+void decide_timeout(const struct job *j, const struct job_rules *rules, uint32_t timeout_ms,
+                    uint32_t generation, struct wall_time now, struct random *random,
+                    char text[TIMEOUT_TEXT_BYTES], struct record *ret)
+{
+    int len = snprintf(text, TIMEOUT_TEXT_BYTES, "timed out after %" PRIu32 " ms", timeout_ms);
+    struct fail_request fail = {.error = span_of(text, (size_t)len), .timed_out = true};
+    decide_fail(j, rules, &fail, generation, now, random, ret);
+}
+
+void decide_cancelled(const struct job *j, enum job_reason reason, struct wall_time now,
+                      struct record *ret)
+{
+    ret->kind = REC_JOB_CANCELLED;
+    ret->job_cancelled =
+        (struct rec_job_cancelled){.seq = j->seq, .reason = (uint8_t)reason, .at = now};
 }
 
 static struct span left_text(struct job_ref holder, enum job_state state,
@@ -262,6 +283,21 @@ int apply_extended(struct job *j, const struct rec_job_extended *r)
 {
     (void)r; /* the lease is no part of the job */
     return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
+}
+
+int apply_reported(const struct job *j)
+{
+    return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
+}
+
+int apply_cancel_requested(const struct job *j, const struct rec_job_cancel_requested *r,
+                           struct lease_limits *limits)
+{
+    if (!move_starts_from(MOVE_EXTEND, j->state))
+        return -ERR_CORRUPT;
+    limits->cancel_at = r->at;
+    limits->cancel_grace_ms = r->grace_ms;
+    return 0;
 }
 
 int apply_priority(struct job *j, const struct rec_job_priority *r)

@@ -14,6 +14,8 @@
 /* The queue's policy with the job's own options laid over it. */
 struct job_rules {
     uint32_t lease_ms;
+    uint32_t timeout_ms; /* 0 = no limit */
+    uint32_t cancel_grace_ms;
     uint32_t max_attempts;
     uint32_t max_crashes; /* 0 = no limit */
     enum lease_end lease_end;
@@ -28,6 +30,7 @@ struct fail_request {
     struct span error;
     uint8_t error_kind;
     bool no_retry;           /* dead at once, reason rejected */
+    bool timed_out;          /* not the worker says so: it took too long; reason timed_out */
     bool damaged;            /* dead at once, reason damaged: no worker has seen it, uncounted */
     bool has_run_at;         /* the worker says when: overrides the back-off, not max_attempts */
     struct wall_time run_at; /* absolute */
@@ -44,6 +47,15 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
 void decide_lease_end(const struct job *j, const struct job_rules *rules, bool lost,
                       uint32_t generation, struct wall_time now, struct random *random,
                       char text[LEASE_END_TEXT_BYTES], struct record *ret);
+/* The attempt took longer than timeout_ms: it counts as a failed one. The text as above. */
+#define TIMEOUT_TEXT_BYTES LEASE_END_TEXT_BYTES
+void decide_timeout(const struct job *j, const struct job_rules *rules, uint32_t timeout_ms,
+                    uint32_t generation, struct wall_time now, struct random *random,
+                    char text[TIMEOUT_TEXT_BYTES], struct record *ret);
+/* REC_JOB_CANCELLED: by request, or what any end of a lease comes to after a cancel was requested.
+ */
+void decide_cancelled(const struct job *j, enum job_reason reason, struct wall_time now,
+                      struct record *ret);
 /* The job that held its lease has ended in this state (none = it was removed) and left it open: a
  * failed attempt, or, where a lease's end is the end of the job, that. The text as above. */
 #define LEFT_TEXT_BYTES 96
@@ -64,6 +76,11 @@ bool dead_repeats(const struct job *j, const struct rec_job_dead *r);
 MUST_CHECK int apply_ready(struct job *j, const struct rec_job_ready *r);
 MUST_CHECK int apply_claimed(struct job *j, const struct rec_job_claimed *r);
 MUST_CHECK int apply_extended(struct job *j, const struct rec_job_extended *r);
+/* Progress and log are no part of the job. */
+MUST_CHECK int apply_reported(const struct job *j);
+/* Its lease has the limits. */
+MUST_CHECK int apply_cancel_requested(const struct job *j, const struct rec_job_cancel_requested *r,
+                                      struct lease_limits *limits);
 MUST_CHECK int apply_priority(struct job *j, const struct rec_job_priority *r);
 MUST_CHECK int apply_back(struct job *j, const struct rec_job_back *r);
 MUST_CHECK int apply_done(struct job *j, const struct rec_job_done *r);

@@ -113,14 +113,16 @@ int options_check(const struct job_options *o, struct err_note *note)
     int err;
     if ((err = own_check(POLICY_INDEX_max_attempts, o->max_attempts, note)) ||
         (err = own_check(POLICY_INDEX_max_crashes, o->max_crashes, note)) ||
-        (err = own_check(POLICY_INDEX_lease_ms, o->lease_ms, note)))
+        (err = own_check(POLICY_INDEX_lease_ms, o->lease_ms, note)) ||
+        (err = own_check(POLICY_INDEX_timeout_ms, o->timeout_ms, note)))
         return err;
     return o->has_backoff ? backoff_check(&o->backoff, note) : 0;
 }
 
 bool options_empty(const struct job_options *o)
 {
-    return o->max_attempts == 0 && o->max_crashes == 0 && o->lease_ms == 0 && !o->has_backoff;
+    return o->max_attempts == 0 && o->max_crashes == 0 && o->lease_ms == 0 && o->timeout_ms == 0 &&
+           !o->has_backoff;
 }
 
 /* ---- encoding ---- */
@@ -265,6 +267,7 @@ int options_encode(const struct job_options *o, struct buf *out)
     at = put_varint(at, o->max_attempts);
     at = put_varint(at, o->max_crashes);
     at = put_varint(at, o->lease_ms);
+    at = put_varint(at, o->timeout_ms);
     at = put_u8(at, o->has_backoff);
     if (o->has_backoff)
         at = backoff_encode(&o->backoff, at);
@@ -281,6 +284,7 @@ int options_decode(struct span encoded, struct job_options *ret)
     o.max_attempts = take_u16(&in);
     o.max_crashes = take_u16(&in);
     o.lease_ms = take_u32(&in);
+    o.timeout_ms = take_u32(&in);
     o.has_backoff = take_bool(&in);
     if (o.has_backoff)
         backoff_decode(&in, &o.backoff);

@@ -32,7 +32,7 @@ enum lease_end {
     LEASE_END_REQUEUE = 0, /* ready again at once; crashes count towards max_crashes only */
     LEASE_END_COUNTED =
         1, /* like a failure: crashes and failures share max_attempts, back-off applies */
-    LEASE_END_FAIL = 2, /* dead at once, reason timed_out */
+    LEASE_END_FAIL = 2, /* dead at once, reason lease_expired */
 };
 
 enum unique_mode {
@@ -58,8 +58,10 @@ struct rate_limit {
 
 struct queue_policy {
     uint32_t lease_ms;
-    uint16_t max_attempts; /* retries + 1; 1 … LIMIT_ATTEMPTS */
-    uint16_t max_crashes;  /* the job is dead when this many leases ran out; 0 = no limit */
+    uint32_t timeout_ms;      /* longest run time of an attempt; 0 = no limit */
+    uint32_t cancel_grace_ms; /* from the request to cancel a running job to the end of its lease */
+    uint16_t max_attempts;    /* retries + 1; 1 … LIMIT_ATTEMPTS */
+    uint16_t max_crashes;     /* the job is dead when this many leases ran out; 0 = no limit */
     struct backoff backoff;
     uint8_t lease_end;    /* enum lease_end */
     uint8_t unique_mode;  /* default for jobs that do not say; not QUEUE_DEFAULT */
@@ -84,6 +86,7 @@ struct job_options {
     uint16_t max_attempts; /* 0 = the queue's */
     uint16_t max_crashes;  /* 0 = the queue's */
     uint32_t lease_ms;     /* 0 = the queue's */
+    uint32_t timeout_ms;   /* 0 = the queue's */
     bool has_backoff;
     struct backoff backoff;
 };

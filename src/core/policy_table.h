@@ -81,7 +81,13 @@
       "how many new jobs are accepted in which time: this many at once, then evenly over the "     \
       "time; beyond it an enqueue is refused. They are counted for the whole queue, or for each "  \
       "group or correlation id (jobs without one are counted together). Repeats, duplicates and "  \
-      "imports are not counted; after a restart the count begins again", Y)
+      "imports are not counted; after a restart the count begins again", Y) \
+    X(21, timeout_ms, MS, 0, 0, LIMIT_TIMEOUT_MS, "DURATION",                                      \
+      "how long an attempt may run, however often its lease is extended; beyond it the attempt "   \
+      "ends as timed_out and counts as a failed one; 0 means no limit", Y)                         \
+    X(22, cancel_grace_ms, MS, 30000, 0, LIMIT_LEASE_MS, "DURATION",                               \
+      "how long the worker of a running job may go on after a cancel was requested; then the "     \
+      "lease ends and the job is cancelled; 0 ends the lease with the request", Y)
 
 /* The parts of a back-off whose waits double; the other type has a list of waits. Columns: name in
  * JSON and in C (`backoff_NAME` elsewhere), kind, least and largest value, value, meaning. */

@@ -48,10 +48,10 @@ enum job_move {
 /* Why a job is dead, cancelled or back. Numbers are on disk. */
 enum job_reason {
     REASON_NONE = 0,
-    REASON_FAILED = 1,     /* the worker said so, attempts used up */
-    REASON_REJECTED = 2,   /* the worker said so and asked for no retry (bury) */
-    REASON_CRASH_LOOP = 3, /* too many leases ran out */
-    REASON_TIMED_OUT = 4,  /* lease-end policy "fail" */
+    REASON_FAILED = 1,        /* the worker said so, attempts used up */
+    REASON_REJECTED = 2,      /* the worker said so and asked for no retry (bury) */
+    REASON_CRASH_LOOP = 3,    /* too many leases ran out */
+    REASON_LEASE_EXPIRED = 4, /* dead: under the lease-end policy "fail" */
     REASON_EXPIRED = 5,
     REASON_CANCELLED = 6, /* by request */
     REASON_REPLACED = 7,  /* by a newer job with the same unique key */
@@ -59,6 +59,7 @@ enum job_reason {
     REASON_RESTARTED = 9,  /* the server restarted and the lease's connection with it; uncounted */
     REASON_DISCARDED = 10, /* by request, also after its end */
     REASON_DAMAGED = 11,   /* the store gave another body than it was given; uncounted */
+    REASON_TIMED_OUT = 12, /* the attempt took longer than timeout_ms; counted as a failure */
     REASON_COUNT
 };
 

@@ -38,12 +38,25 @@ static bool change(struct ops *o, struct job *j, const struct queue_state *q,
     return true;
 }
 
-static struct record cancel_record(const struct ops *o, const struct job *j, enum job_reason reason)
+/* The record that cancels the job; of a running one that is not cancelled at once (`now`) the
+ * request to do so. False: that was requested before. */
+static bool decide_cancel(const struct ops *o, const struct job *j, bool now,
+                          struct lease_limits *limits, struct record *ret)
 {
-    return (struct record){
-        .kind = REC_JOB_CANCELLED,
-        .job_cancelled = {.seq = j->seq, .reason = (uint8_t)reason, .at = o->now},
+    struct lease_state lease;
+    uint32_t grace_ms = o->store->job_queue(o, j)->policy.cancel_grace_ms;
+    if (now || grace_ms == 0 || !o->store->lease(o, j, &lease)) {
+        decide_cancelled(j, REASON_CANCELLED, o->now, ret);
+        return true;
+    }
+    *limits = lease.limits;
+    if (cancel_requested(limits))
+        return false;
+    *ret = (struct record){
+        .kind = REC_JOB_CANCEL_REQUESTED,
+        .job_cancel_requested = {.seq = j->seq, .at = o->now, .grace_ms = grace_ms},
     };
+    return apply_cancel_requested(j, &ret->job_cancel_requested, limits) == 0;
 }
 
 void ops_cancel(struct ops *o, const struct op *op, struct reply *r)
@@ -54,8 +67,15 @@ void ops_cancel(struct ops *o, const struct op *op, struct reply *r)
     struct job *j = job_for(o, want->job, want->states, move, &q, r);
     if (!j)
         return;
-    struct record rec = cancel_record(o, j, want->discard ? REASON_DISCARDED : REASON_CANCELLED);
-    (void)change(o, j, q, &rec, r);
+    struct record rec;
+    struct lease_limits limits = {0};
+    if (want->discard)
+        decide_cancelled(j, REASON_DISCARDED, o->now, &rec);
+    if (!want->discard && !decide_cancel(o, j, want->force, &limits, &rec))
+        reply_changed(r, j, q);
+    else if (!change(o, j, q, &rec, r))
+        return;
+    r->lease.cancel_by = cancel_deadline(&limits);
 }
 
 void ops_requeue(struct ops *o, const struct op *op, struct reply *r)
@@ -146,11 +166,13 @@ void ops_remove(struct ops *o, const struct op *op, struct reply *r)
 bool ops_bulk_change(struct ops *o, struct job *j, enum bulk_action action, bool *ret_changed)
 {
     struct record rec;
+    struct lease_limits limits;
     *ret_changed = true;
     if (action == BULK_REMOVE)
         return o->store->remove(o, j);
-    if (action == BULK_CANCEL) {
-        rec = cancel_record(o, j, REASON_CANCELLED);
+    if (action == BULK_CANCEL || action == BULK_CANCEL_NOW) {
+        if (!decide_cancel(o, j, action == BULK_CANCEL_NOW, &limits, &rec))
+            return true;
     } else if (o->store->key_rival(o, j)) {
         *ret_changed = false;
         return true;
@@ -228,7 +250,7 @@ void ops_note(struct ops *o, const struct op *op, struct reply *r)
         return;
     if (want->token.counter &&
         (!o->store->lease(o, j, &lease) || !token_equal(lease.token, want->token))) {
-        reply_refuse(r, OUT_LEASE_LOST, NULL);
+        reply_refuse(r, j->state == STATE_CANCELLED ? OUT_CANCELLED : OUT_LEASE_LOST, NULL);
         return;
     }
     note_record(want, j->seq, &rec);

@@ -65,6 +65,7 @@ static bool hand_out(struct ops *o, struct job *j, const struct op_claim *want,
         .kind = REC_JOB_CLAIMED,
         .job_claimed = {.seq = j->seq,
                         .lease_ms = want->lease_ms ? want->lease_ms : rules.lease_ms,
+                        .timeout_ms = rules.timeout_ms,
                         .bound = want->bound,
                         .at = o->now,
                         .worker = want->worker},
@@ -76,7 +77,9 @@ static bool hand_out(struct ops *o, struct job *j, const struct op_claim *want,
     view->job = *j;
     view->token = rec.job_claimed.token;
     view->lease_ms = rec.job_claimed.lease_ms;
-    view->lease_left_ms = rec.job_claimed.lease_ms;
+    view->limits.timeout_ms = rules.timeout_ms;
+    bool limited = rules.timeout_ms && rules.timeout_ms < view->lease_ms;
+    view->lease_left_ms = limited ? rules.timeout_ms : view->lease_ms;
     return true;
 }
 

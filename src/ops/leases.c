@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ack, fail, extend and release: the reports of a lease's holder; and leases that end without one.
  *
+ * Limits. A requested cancel and timeout_ms each give a lease an end that no extend postpones
+ * (struct lease_limits). From the request on, every end of the lease makes the job cancelled,
+ * except an ack within the grace time. A report that comes after a limit is refused, even if the
+ * lease's end has not been recorded yet.
+ *
  * A report names the lease by its token. One that ended the lease before is answered again as the
  * first time (repeat), also after the job has been claimed by others. */
 #include "core/limits.h"
 #include "core/validate.h"
+#include "ops/held.h"
 #include "ops/note.h"
 #include "ops/replies.h"
 
@@ -40,19 +46,21 @@ static enum outcome refusal(struct ops *o, const struct op_lease *want, const st
     if (want->any_token)
         return OUT_ILLEGAL;
     bool forgotten = !known && o->store->report_forgotten(o, j, want->token);
+    if (j->state == STATE_CANCELLED)
+        return OUT_CANCELLED;
     return forgotten && j->state == STATE_DONE ? OUT_GONE : OUT_LEASE_LOST;
 }
 
-/* The lease that a report is about. */
-struct held {
-    struct job *j;
-    const struct queue_state *q;
-    struct lease_state lease;
-};
+/* Whether no limit of the lease has passed; else the reply says which. */
+static bool in_time(const struct ops *o, const struct op *op, const struct lease_state *lease,
+                    struct reply *r)
+{
+    if (lease->limit_left_ms > 0 || (DEFECT(o, DEFECT_LATE_ACK) && op->kind == OP_ACK))
+        return true;
+    return reply_refuse(r, cancel_requested(&lease->limits) ? OUT_CANCELLED : OUT_LEASE_LOST, NULL);
+}
 
-/* The job whose lease the operation names. NULL: the reply says why not, or repeats an earlier one.
- */
-static struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct reply *r)
+struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
     struct job *j = h->j = o->store->job_find(o, want->job, &h->q);
@@ -69,7 +77,7 @@ static struct job *held_job(struct ops *o, const struct op *op, struct held *h, 
         }
         reply_about(r, j);
         if (o->store->lease(o, j, &h->lease) && token_fits(o, op, &h->lease))
-            return j;
+            return in_time(o, op, &h->lease, r) ? j : NULL;
     }
     bool known;
     if (!repeats(o, op, &known, r))
@@ -77,16 +85,16 @@ static struct job *held_job(struct ops *o, const struct op *op, struct held *h, 
     return NULL;
 }
 
-/* Who held the lease, and for how long. */
-static bool name_holder(struct ops *o, const struct held *h, struct reply *r)
+bool held_name_holder(struct ops *o, const struct held *h, struct reply *r)
 {
     int64_t ran = o->now.ms - h->j->since.ms;
-    r->ran_ms = ran > 0 && r->kind != OP_EXTEND ? ran : 0;
+    r->ran_ms =
+        ran > 0 && r->kind != OP_EXTEND && r->kind != OP_PROGRESS && r->kind != OP_LOG ? ran : 0;
     r->worker = text_keep(o, h->lease.worker);
     return r->worker.at || r->worker.len == 0 || reply_nomem(o, r);
 }
 
-static void finish(const struct held *h, struct reply *r)
+void held_finish(const struct held *h, struct reply *r)
 {
     reply_changed(r, h->j, h->q);
     r->run_at = h->j->run_at;
@@ -98,7 +106,7 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
     struct held h;
     struct job *j = held_job(o, op, &h, r);
     if (!j || !reply_body_valid(r, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES) ||
-        !name_holder(o, &h, r))
+        !held_name_holder(o, &h, r))
         return;
     struct record rec = {
         .kind = REC_JOB_DONE,
@@ -112,7 +120,7 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
         return;
     }
     o->store->commit(o, j, &rec);
-    finish(&h, r);
+    held_finish(&h, r);
 }
 
 /* When the job may run again, from `delay_ms` or `run_at`. */
@@ -129,18 +137,25 @@ static bool when_to_run(const struct ops *o, const struct op_lease *want, struct
     return true;
 }
 
-/* Ends the lease with the last of the records. The result of a failed attempt and a new priority
- * are recorded before it, while the job is still running. */
+/* Ends the lease with the last of the records. The result of a failed attempt, its error where the
+ * end itself has none, and a new priority are recorded before it, while the job is still running.
+ */
 static bool end_lease(struct ops *o, struct job *j, const struct op_lease *want,
                       const struct record *end, enum lease_ending how)
 {
     struct record recs[3];
     size_t count = 0;
-    if (want && want->result_kind != PAYLOAD_NONE) {
-        struct op_note result = {
-            .has_result = true, .result_kind = want->result_kind, .result = want->result};
-        note_record(&result, j->seq, &recs[count++]);
+    struct op_note note = {0};
+    if (want) {
+        note.has_result = want->result_kind != PAYLOAD_NONE;
+        note.result_kind = want->result_kind;
+        note.result = want->result;
+        note.has_error = end->kind == REC_JOB_CANCELLED && want->error.len > 0;
+        note.error_kind = want->error_kind;
+        note.error = want->error;
     }
+    if (note.has_result || note.has_error)
+        note_record(&note, j->seq, &recs[count++]);
     if (want && want->has_priority && want->priority != j->priority)
         recs[count++] = (struct record){
             .kind = REC_JOB_PRIORITY, .job_priority = {.seq = j->seq, .priority = want->priority}};
@@ -156,12 +171,23 @@ static bool end_lease(struct ops *o, struct job *j, const struct op_lease *want,
 static bool report_end(struct ops *o, const struct held *h, const struct op *op,
                        const struct record *end, enum lease_ending how, struct reply *r)
 {
-    if (!name_holder(o, h, r))
+    if (!held_name_holder(o, h, r))
         return false;
     if (!end_lease(o, h->j, &op->lease, end, how))
         return reply_nomem(o, r);
-    finish(h, r);
+    held_finish(h, r);
     return true;
+}
+
+/* A cancel was requested, and the holder ends the lease otherwise than by an ack. */
+static void report_cancelled(struct ops *o, const struct held *h, const struct op *op,
+                             struct reply *r)
+{
+    struct record rec;
+    decide_cancelled(h->j, REASON_CANCELLED, o->now, &rec);
+    /* The record does not tell of a report; this one was made. */
+    if (report_end(o, h, op, &rec, ENDED_OTHERWISE, r))
+        o->store->report_keep(o, h->j, h->lease.token, (uint8_t)op->kind);
 }
 
 void ops_fail(struct ops *o, const struct op *op, struct reply *r)
@@ -181,6 +207,10 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
         reply_refuse(r, OUT_INVALID, "the kind of an error is app (0) or business (1)");
         return;
     }
+    if (cancel_requested(&h.lease.limits) && !want->damaged) {
+        report_cancelled(o, &h, op, r);
+        return;
+    }
     struct job_options room;
     struct job_rules rules;
     struct record rec;
@@ -189,11 +219,12 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
     report_end(o, &h, op, &rec, want->no_retry ? ENDED_REJECTED : ENDED_OTHERWISE, r);
 }
 
-/* The record of a lease that ran out or whose connection broke; its text lives in the arena. The
- * generator is left as it was when there is no memory. */
-static bool decide_end(struct ops *o, const struct job *j, bool lost, uint32_t lease_ms,
-                       struct record *ret)
+/* The record of a lease that came to its end or whose connection broke; its text lives in the
+ * arena. The generator is left as it was when there is no memory. */
+static bool decide_end(struct ops *o, const struct job *j, bool lost,
+                       const struct lease_state *lease, struct record *ret)
 {
+    uint32_t generation = o->store->job_queue(o, j)->generation;
     char *text = arena_alloc(o->memory, LEASE_END_TEXT_BYTES);
     struct job_options room;
     struct job_rules rules;
@@ -201,9 +232,14 @@ static bool decide_end(struct ops *o, const struct job *j, bool lost, uint32_t l
         return false;
     o->store->job_rules(o, j, &room, &rules);
     if (!lost)
-        rules.lease_ms = lease_ms;
-    decide_lease_end(j, &rules, lost, o->store->job_queue(o, j)->generation, o->now, o->random,
-                     text, ret);
+        rules.lease_ms = lease->lease_ms;
+    if (cancel_requested(&lease->limits))
+        decide_cancelled(j, REASON_CANCELLED, o->now, ret);
+    else if (lease->limited && !lost)
+        decide_timeout(j, &rules, lease->limits.timeout_ms, generation, o->now, o->random, text,
+                       ret);
+    else
+        decide_lease_end(j, &rules, lost, generation, o->now, o->random, text, ret);
     return true;
 }
 
@@ -216,43 +252,65 @@ void ops_release(struct ops *o, const struct op *op, struct reply *r)
     struct job *j = held_job(o, op, &h, r);
     if (!j || !when_to_run(o, want, &run_at, r))
         return;
+    if (cancel_requested(&h.lease.limits)) {
+        report_cancelled(o, &h, op, r);
+        return;
+    }
     if (!want->lost) {
         decide_release(j, run_at, h.q->generation, o->now, &rec);
         report_end(o, &h, op, &rec, want->unsaid ? ENDED_OTHERWISE : ENDED_RELEASED, r);
         return;
     }
-    if (!decide_end(o, j, true, 0, &rec)) {
+    if (!decide_end(o, j, true, &h.lease, &rec)) {
         reply_nomem(o, r);
         return;
     }
     /* The record counts as a crash, for which no report is kept; this one was made. */
-    if (report_end(o, &h, op, &rec, ENDED_TIMED_OUT, r))
+    if (report_end(o, &h, op, &rec, ENDED_BY_TIME, r))
         o->store->report_keep(o, j, h.lease.token, OP_RELEASE);
+}
+
+bool held_extension(const struct held *h, uint32_t lease_ms, struct record *ret, bool *ret_any,
+                    struct reply *r)
+{
+    *ret_any = h->lease.lease_ms != 0; /* one without an end has nothing to extend */
+    if (!*ret_any)
+        return true;
+    lease_ms = lease_ms ? lease_ms : h->lease.lease_ms;
+    if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS)
+        return reply_refuse(r, OUT_INVALID, "lease_ms must be between 100 and 86400000");
+    *ret = (struct record){
+        .kind = REC_JOB_EXTENDED,
+        .job_extended = {.seq = h->j->seq, .lease_ms = lease_ms},
+    };
+    return true;
+}
+
+void held_left(const struct held *h, const struct record *extended, struct reply *r)
+{
+    int64_t lease_ms = extended->job_extended.lease_ms;
+    r->lease.left_ms = lease_ms < h->lease.limit_left_ms ? lease_ms : h->lease.limit_left_ms;
 }
 
 void ops_extend(struct ops *o, const struct op *op, struct reply *r)
 {
     struct held h;
+    struct record rec;
+    bool any;
     struct job *j = held_job(o, op, &h, r);
-    if (!j || h.lease.lease_ms == 0) /* it has no end: there is nothing to extend */
+    if (!j)
         return;
-    uint32_t lease_ms = op->lease.lease_ms ? op->lease.lease_ms : h.lease.lease_ms;
-    if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS) {
-        reply_refuse(r, OUT_INVALID, "lease_ms must be between 100 and 86400000");
-        return;
-    }
-    struct record rec = {
-        .kind = REC_JOB_EXTENDED,
-        .job_extended = {.seq = j->seq, .lease_ms = lease_ms},
-    };
-    if (!name_holder(o, &h, r))
+    r->lease.cancel_by = cancel_deadline(&h.lease.limits);
+    if (!held_extension(&h, op->lease.lease_ms, &rec, &any, r) || !any ||
+        !held_name_holder(o, &h, r))
         return;
     if (!o->store->prepare(o, j, &rec, 1)) {
         reply_nomem(o, r);
         return;
     }
     o->store->commit(o, j, &rec);
-    finish(&h, r);
+    held_left(&h, &rec, r);
+    held_finish(&h, r);
 }
 
 void ops_release_claim(struct ops *o, const struct op *op, struct reply *r)
@@ -269,15 +327,14 @@ void ops_release_claim(struct ops *o, const struct op *op, struct reply *r)
 
 /* --- leases that end without a report --- */
 
-bool ops_lease_timed_out(struct ops *o, struct job *j)
+bool ops_lease_ended(struct ops *o, struct job *j)
 {
     struct random before = *o->random;
     struct lease_state lease;
     struct record rec;
     if (!o->store->lease(o, j, &lease))
         return true;
-    if (decide_end(o, j, false, lease.lease_ms, &rec) &&
-        end_lease(o, j, NULL, &rec, ENDED_TIMED_OUT))
+    if (decide_end(o, j, false, &lease, &rec) && end_lease(o, j, NULL, &rec, ENDED_BY_TIME))
         return true;
     *o->random = before;
     return false;
@@ -289,12 +346,16 @@ bool ops_item_left(struct ops *o, struct job *j, struct job_ref holder, uint8_t 
     char *text = arena_alloc(o->memory, LEFT_TEXT_BYTES);
     struct job_options room;
     struct job_rules rules;
+    struct lease_state lease;
     struct record rec;
     if (!text)
         return false;
     o->store->job_rules(o, j, &room, &rules);
-    decide_left(j, &rules, holder, (enum job_state)holder_state,
-                o->store->job_queue(o, j)->generation, o->now, o->random, text, &rec);
+    if (o->store->lease(o, j, &lease) && cancel_requested(&lease.limits))
+        decide_cancelled(j, REASON_CANCELLED, o->now, &rec);
+    else
+        decide_left(j, &rules, holder, (enum job_state)holder_state,
+                    o->store->job_queue(o, j)->generation, o->now, o->random, text, &rec);
     if (o->store->prepare(o, j, &rec, 1)) {
         o->store->commit(o, j, &rec);
         return true;
@@ -305,9 +366,12 @@ bool ops_item_left(struct ops *o, struct job *j, struct job_ref holder, uint8_t 
 
 bool ops_lease_taken_back(struct ops *o, struct job *j, enum job_reason reason)
 {
+    struct lease_state lease;
     struct record rec;
     decide_release(j, (struct wall_time){0}, o->store->job_queue(o, j)->generation, o->now, &rec);
     rec.job_back.reason = (uint8_t)reason;
+    if (o->store->lease(o, j, &lease) && cancel_requested(&lease.limits))
+        decide_cancelled(j, REASON_CANCELLED, o->now, &rec);
     if (!o->store->prepare(o, j, &rec, 1))
         return false;
     o->store->commit(o, j, &rec);

@@ -13,6 +13,8 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_FAIL] = {"fail", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_EXTEND] = {"extend", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_RELEASE] = {"release", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
+    [OP_PROGRESS] = {"progress", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
+    [OP_LOG] = {"log", CLASS_UNIT, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_RELEASE_CLAIM] = {"release_claim", CLASS_UNIT, .away = AWAY_BOTH},
     [OP_CANCEL] = {"cancel", CLASS_UNIT, .away = AWAY_BY_JOB, ID(job.job)},
     [OP_REQUEUE] = {"requeue", CLASS_UNIT, .away = AWAY_BY_JOB, ID(job.job)},
@@ -29,6 +31,7 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_PEEK] = {"peek", CLASS_LOOK, .query = true, .away = AWAY_SPOOLED, QUEUE(peek.queue)},
     [OP_LIST] = {"list", CLASS_SEARCH, .query = true, .away = AWAY_SPOOLED},
     [OP_WORKERS] = {"workers", CLASS_SEARCH, .query = true, .away = AWAY_SPOOLED},
+    [OP_REGISTRY] = {"registry", CLASS_SEARCH, .query = true},
     [OP_ACCEPT_CLOCK] = {"accept_clock", CLASS_UNIT},
     [OP_EXCEPTIONS] = {"exceptions", CLASS_SEARCH, .query = true, .away = AWAY_SPOOLED},
     [OP_KV_COMMIT] = {"kv_commit", CLASS_UNIT},
@@ -66,9 +69,10 @@ const struct op_info *op_info(enum op_kind kind)
 }
 
 static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {
-    [ATTEMPT_RUNNING] = "running",   [ATTEMPT_DONE] = "done",
-    [ATTEMPT_FAILED] = "failed",     [ATTEMPT_CRASHED] = "crashed",
-    [ATTEMPT_RELEASED] = "released", [ATTEMPT_CANCELLED] = "cancelled",
+    [ATTEMPT_RUNNING] = "running",     [ATTEMPT_DONE] = "done",
+    [ATTEMPT_FAILED] = "failed",       [ATTEMPT_LEASE_EXPIRED] = "lease_expired",
+    [ATTEMPT_TIMED_OUT] = "timed_out", [ATTEMPT_RELEASED] = "released",
+    [ATTEMPT_CANCELLED] = "cancelled",
 };
 
 const char *attempt_outcome_name(enum attempt_outcome o)
@@ -91,6 +95,7 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_NO_QUEUE] = "no_queue",
     [OUT_LEASE_LOST] = "lease_lost",
     [OUT_GONE] = "gone",
+    [OUT_CANCELLED] = "cancelled",
     [OUT_ILLEGAL] = "illegal",
     [OUT_QUEUE_FULL] = "queue_full",
     [OUT_SERVER_FULL] = "server_full",

@@ -27,6 +27,8 @@ enum op_kind {
     OP_FAIL,
     OP_EXTEND,
     OP_RELEASE,
+    OP_PROGRESS,      /* how far the holder of a lease is */
+    OP_LOG,           /* lines that it adds to the job's log */
     OP_RELEASE_CLAIM, /* by nonce: whatever a claim with an unknown outcome may have taken */
     OP_CANCEL,
     OP_REQUEUE,
@@ -43,6 +45,7 @@ enum op_kind {
     OP_PEEK,
     OP_LIST,
     OP_WORKERS,      /* who holds leases */
+    OP_REGISTRY,     /* what nodes know of workers: keeps some entries, replies with all */
     OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
     OP_EXCEPTIONS,   /* attempts that went wrong, newest first */
     OP_KV_COMMIT,    /* checks, sets, deletes and enqueues, all or nothing */
@@ -111,6 +114,7 @@ static inline bool op_is_query(enum op_kind kind)
 }
 
 struct attempt_view;
+struct progress;
 
 /* What an import brings along beyond a job_past when the job is to stay the same one. */
 struct job_moved {
@@ -192,8 +196,11 @@ struct op_lease {
     bool has_delay;
     int64_t delay_ms; /* used when run_at is 0 */
     struct wall_time run_at;
-    /* extend */
-    uint32_t lease_ms; /* 0 = as long as before */
+    /* extend: 0 = as long as before; progress: 0 = the lease is not extended */
+    uint32_t lease_ms;
+    const struct progress *progress; /* progress: its token and time are not looked at */
+    const struct span *lines;        /* log: 1 to LIMIT_LOG_LINES */
+    uint32_t line_count;
 };
 
 struct op_release_claim {
@@ -204,13 +211,17 @@ struct op_release_claim {
 struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
-    bool discard;     /* cancel: also what has ended (MOVE_DISCARD) */
-    unsigned states;  /* cancel, requeue, remove: only from these; 0 = all the move starts from */
-    bool want_body;   /* get */
-    bool want_texts;  /* get: the same, but payload and result may be left out, however large */
+    bool discard;     /* cancel: also what has ended (MOVE_DISCARD), and at once */
+    /* cancel: a running job at once. Otherwise it stays running, its worker has the policy's
+     * cancel_grace_ms to react, and reply.lease.cancel_by says until when. */
+    bool force;
+    unsigned states; /* cancel, requeue, remove: only from these; 0 = all the move starts from */
+    bool want_body;  /* get */
+    bool want_texts; /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
      * after the rest of the view */
-    bool want_attempts;
+    bool want_attempts; /* with the progress of the newest attempt */
+    bool want_log;      /* get, with want_attempts: the log, too */
 };
 
 struct op_patch {
@@ -408,6 +419,19 @@ struct op_page {
     bool want_body;
 };
 
+/* What one node knows of one worker. Nodes that share a store keep their entries there; a store of
+ * one process alone keeps none and replies with none. */
+struct worker_entry {
+    struct span name;
+    struct wall_time keep_until; /* then the store removes it */
+    struct span facts;           /* the broker's; at most LIMIT_WORKER_FACTS_BYTES */
+};
+
+struct op_registry {
+    const struct worker_entry *entries; /* of this node: each replaces the one before */
+    uint32_t count;                     /* at most LIMIT_BATCH */
+};
+
 struct op_pending {
     uint64_t after; /* sequences after this one */
     uint32_t limit; /* at most LIMIT_BATCH */
@@ -477,6 +501,7 @@ struct op {
         struct op_page page;
         struct op_history history;
         struct op_pending pending;
+        struct op_registry registry;
         struct op_schedule schedule;
     };
 };
@@ -489,12 +514,14 @@ enum outcome {
      * up to SHARED_SHOWN with their texts, reply.count says how many there are but for the first
      * of each key. */
     OUT_DUPLICATE,
-    OUT_NOT_FOUND,   /* no such job */
-    OUT_NO_QUEUE,    /* no such queue */
-    OUT_LEASE_LOST,  /* not the token of the current lease: older, another job's, never issued */
-    OUT_GONE,        /* ended, and no longer known how */
-    OUT_ILLEGAL,     /* the move does not start from reply.state; state_legal_moves() lists */
-    OUT_QUEUE_FULL,  /* capacity of the queue */
+    OUT_NOT_FOUND,  /* no such job */
+    OUT_NO_QUEUE,   /* no such queue */
+    OUT_LEASE_LOST, /* not the token of the current lease: older, another job's, never issued */
+    OUT_GONE,       /* ended, and no longer known how */
+    OUT_CANCELLED,  /* a report that comes too late: its job was cancelled, or the grace time of the
+                       requested cancel is over */
+    OUT_ILLEGAL,    /* the move does not start from reply.state; state_legal_moves() lists */
+    OUT_QUEUE_FULL, /* capacity of the queue */
     OUT_SERVER_FULL, /* capacity of the server */
     OUT_QUEUES_FULL, /* no room for another queue, see queue_rules.h */
     OUT_REFUSED_NEW, /* the queue takes no new jobs */
@@ -553,18 +580,19 @@ const char *damage_name(unsigned bit);
 struct job_view {
     struct job job;
     struct job_fates fates;
-    struct span queue;      /* name */
-    struct span owner;      /* of the queue; this and the next two: get, peek, page */
-    bool require_token;     /* of its policy */
-    bool paused;            /* the queue hands out nothing now */
-    struct job_token token; /* running: of the current lease; after a claim: the claimer's */
-    uint32_t lease_ms;      /* running */
-    uint32_t own_lease_ms;  /* get, peek: what a claim gets that does not say */
-    int64_t lease_left_ms;  /* running: until it runs out, ≥ 0; -1 = not known */
-    struct span worker;     /* running */
-    int64_t waited_ms;      /* claim: how long it had been ready */
-    uint32_t max_attempts;  /* claim: the job's own, or the queue's */
-    uint64_t position;      /* the backend's own: of the last record its body depends on */
+    struct span queue;          /* name */
+    struct span owner;          /* of the queue; this and the next two: get, peek, page */
+    bool require_token;         /* of its policy */
+    bool paused;                /* the queue hands out nothing now */
+    struct job_token token;     /* running: of the current lease; after a claim: the claimer's */
+    uint32_t lease_ms;          /* running */
+    struct lease_limits limits; /* running */
+    uint32_t own_lease_ms;      /* get, peek: what a claim gets that does not say */
+    int64_t lease_left_ms;      /* running: until it runs out, ≥ 0; -1 = not known */
+    struct span worker;         /* running */
+    int64_t waited_ms;          /* claim: how long it had been ready */
+    uint32_t max_attempts;      /* claim: the job's own, or the queue's */
+    uint64_t position;          /* the backend's own: of the last record its body depends on */
     struct wall_time expires_at;
     /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones
      * from lists; of all with want_body or want_attempts. */
@@ -574,6 +602,8 @@ struct job_view {
     struct job_ref holder;
     const struct attempt_view *attempts; /* get with want_attempts: oldest first */
     uint32_t attempt_count;
+    struct span progress; /* with want_attempts: as progress_decode reads it; empty = none */
+    struct span log;      /* with want_log: see joblog_begin */
     /* only with want_body */
     bool has_body;
     struct job_extra extra;
@@ -644,9 +674,12 @@ struct schedule_view {
 };
 
 #define WORKERS_MAX 10000u /* in one reply */
+#define WORKER_HELD_SHOWN 10u
 struct worker_view {
     struct span name;
-    uint64_t running; /* leases it holds, ≥ 1 */
+    uint64_t running;                       /* leases it holds, ≥ 1 */
+    struct job_ref held[WORKER_HELD_SHOWN]; /* some of them */
+    uint32_t held_count;
 };
 
 /* A condition that holds. */
@@ -681,6 +714,12 @@ struct breaker_view {
     struct breaker breaker;
 };
 
+/* What a reply tells of the lease that it leaves running. */
+struct lease_news {
+    int64_t left_ms;            /* extend: until it ends; 0 = it has no end */
+    struct wall_time cancel_by; /* a cancel is requested, and the job ends by then; 0 = it is not */
+};
+
 struct reply {
     enum op_kind kind;
     enum outcome outcome;
@@ -703,15 +742,18 @@ struct reply {
     uint32_t job_count, queue_count;
     const struct schedule_view *schedules; /* put, pause, get, list, fire, trigger: as it is now */
     uint32_t schedule_count;
-    int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
-    struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
-                           repeated */
+    struct lease_news lease; /* extend, cancel */
+    int64_t ran_ms;          /* ack, fail, release: how long the lease was held; 0 when repeated */
+    struct span worker;      /* ack, fail, extend, release: who held the lease; empty = no name, or
+                                repeated */
     /* ack, fail, extend, release, cancel, requeue, patch, remove, note: the job's queue; empty =
      * the job is not there */
     struct span queue;
     const struct worker_view *workers; /* workers: at most WORKERS_MAX, those longest at it first */
     const struct attempt_view *attempts; /* exceptions */
     uint32_t worker_count, attempt_count;
+    const struct worker_entry *entries; /* registry: of all nodes, in no order */
+    uint32_t entry_count;
     const struct alert_view *alerts;     /* alert_list: by name */
     const struct notice_view *notices;   /* notice_take: by due time; notice_list: oldest first */
     const struct breaker_view *breakers; /* by target */

@@ -14,6 +14,7 @@
  *   kv.c              commits of the key-value store
  *   schedules.c, fire.c    schedules, and the jobs that they create
  *   leases.c          ack, fail, extend, release; leases that end without a report
+ *   progress.c        progress and log lines of a lease (held.h)
  *   claim.c           claims
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
  *   queues.c          queues: put, delete, pause, purge; bulk actions begin
@@ -49,6 +50,10 @@ struct lease_state {
     struct job_token token;
     uint32_t lease_ms;  /* 0 = it has no end: a trigger's job holds it */
     struct span worker; /* valid until the lease ends; empty = no name */
+    struct lease_limits limits;
+    int64_t
+        limit_left_ms; /* until its first limit; ≤ 0 = that has passed; INT64_MAX = it has none */
+    bool limited;      /* it ends at that limit, not sooner for want of an extend */
 };
 
 /* How the holder of a lease ended it: a repeat of this report gets the same reply. */
@@ -59,7 +64,7 @@ struct lease_report {
 };
 
 /* How a lease ended, as far as it is counted for a job (struct job_fates). */
-enum lease_ending { ENDED_OTHERWISE, ENDED_RELEASED, ENDED_TIMED_OUT, ENDED_REJECTED };
+enum lease_ending { ENDED_OTHERWISE, ENDED_RELEASED, ENDED_BY_TIME, ENDED_REJECTED };
 
 /* What the rules read of a schedule. */
 struct schedule_base {
@@ -361,6 +366,8 @@ ops_fn ops_function(enum op_kind kind); /* NULL = the store has its own function
 void ops_ack(struct ops *o, const struct op *op, struct reply *r);
 void ops_fail(struct ops *o, const struct op *op, struct reply *r);
 void ops_extend(struct ops *o, const struct op *op, struct reply *r);
+void ops_progress(struct ops *o, const struct op *op, struct reply *r);
+void ops_log(struct ops *o, const struct op *op, struct reply *r);
 void ops_release(struct ops *o, const struct op *op, struct reply *r);
 void ops_enqueue(struct ops *o, const struct op *op, struct reply *r);
 void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r);
@@ -392,8 +399,9 @@ void ops_bulk(struct ops *o, const struct op *op, struct reply *r);
 
 /* --- what happens without being asked for --- */
 
-/* The lease has run out. False: no memory. */
-bool ops_lease_timed_out(struct ops *o, struct job *j);
+/* The lease has come to its end: it expired, the attempt took too long, or the grace time of a
+ * requested cancel is over. False: no memory. */
+bool ops_lease_ended(struct ops *o, struct job *j);
 /* The trigger's job that holds its lease has ended in this state (STATE_NONE = it was removed).
  * False: no memory. */
 bool ops_item_left(struct ops *o, struct job *j, struct job_ref holder, uint8_t holder_state);

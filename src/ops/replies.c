@@ -82,7 +82,7 @@ void counts_add_ending(struct job_fates *c, enum lease_ending how)
     counts_add_claim(c);
     if (how == ENDED_RELEASED)
         count_16(&c->releases);
-    else if (how == ENDED_TIMED_OUT)
+    else if (how == ENDED_BY_TIME)
         count_16(&c->timeouts);
     else if (how == ENDED_REJECTED)
         count_8(&c->rejections);

@@ -147,7 +147,7 @@ const struct reply *release(struct env *e, struct held h)
 
 struct op job_op(enum op_kind kind, uint64_t seq)
 {
-    return (struct op){.kind = kind, .job = {.job = {.seq = seq}}};
+    return (struct op){.kind = kind, .job = {.job = {.seq = seq}, .force = kind == OP_CANCEL}};
 }
 
 const struct reply *cancel(struct env *e, uint64_t seq)

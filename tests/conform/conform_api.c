@@ -130,7 +130,7 @@ static void discard_from_every_state(struct env *e)
         EXPECT_OUT(run(e, discard_op(seq)), OUT_OK);
         EXPECT_STATE(seq, STATE_CANCELLED);
         if (states[i] == STATE_RUNNING)
-            EXPECT_OUT(ack(e, h), OUT_LEASE_LOST);
+            EXPECT_OUT(ack(e, h), OUT_CANCELLED);
         EXPECT_COUNTS(state_name(states[i]), .cancelled = 1);
     }
 }

@@ -109,7 +109,7 @@ static void cancel_all(struct env *e)
     EXPECT_STATE(ready, STATE_CANCELLED);
     EXPECT_STATE(scheduled, STATE_CANCELLED);
     EXPECT_INT(get(e, ready)->job.reason, REASON_CANCELLED);
-    expect_bulk(e, bulk_op(BULK_CANCEL, "q", STATES_LIVE), 1, 0);
+    expect_bulk(e, bulk_op(BULK_CANCEL_NOW, "q", STATES_LIVE), 1, 0);
     EXPECT_STATE(running, STATE_CANCELLED);
     EXPECT_INT(claim(e, "q", 5)->job_count, 0);
     EXPECT_COUNTS("q", .cancelled = 3);

@@ -85,7 +85,7 @@ static void way_of_a_job(struct env *e)
     settle_due(e);
     clock_manual_advance(&e->clock, 10000);
     expect_tale(e, t, "ready claimed crashed");
-    expect_job(e, &t->at[2], seq, STATE_READY, REASON_TIMED_OUT, 2);
+    expect_job(e, &t->at[2], seq, STATE_READY, REASON_LEASE_EXPIRED, 2);
     EXPECT_OUT(ack(e, take(e, "q")), OUT_OK);
     expect_tale(e, t, "claimed done");
     expect_job(e, &t->at[1], seq, STATE_DONE, REASON_NONE, 3);

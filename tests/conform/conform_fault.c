@@ -68,7 +68,7 @@ static void another_node_cancels(struct env *e)
     reopen(e, (struct fault_config){.meddle_percent = 100, .meddling = MEDDLE_CANCEL});
     uint64_t running = put(e, "q");
     const struct reply *r = ack(e, take(e, "q"));
-    EXPECT(r->outcome == OUT_LEASE_LOST || r->outcome == OUT_ILLEGAL);
+    EXPECT_OUT(r, OUT_CANCELLED);
     EXPECT_INT(r->state, STATE_CANCELLED);
     EXPECT_STATE(running, STATE_CANCELLED);
     uint64_t waiting = put(e, "q");

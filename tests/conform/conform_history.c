@@ -124,7 +124,7 @@ static void each_outcome(struct env *e)
     advance(e, 10001);
     settle(e);
     EXPECT_HISTORY(seq, {ATTEMPT_FAILED, 1, "anna", "no", 0, 0},
-                   {ATTEMPT_CRASHED, 2, "bert", "", 1000, 11000});
+                   {ATTEMPT_LEASE_EXPIRED, 2, "bert", "", 1000, 11000});
     EXPECT_INT(history(e, seq)->attempts[0].error_kind, ERROR_BUSINESS);
     struct held h = take_as(e, "q", "");
     EXPECT_OUT(release(e, h), OUT_OK);
@@ -132,7 +132,7 @@ static void each_outcome(struct env *e)
     advance(e, 5);
     EXPECT_OUT(cancel(e, seq), OUT_OK);
     EXPECT_HISTORY(seq, {ATTEMPT_FAILED, 1, "anna", "no", 0, 0},
-                   {ATTEMPT_CRASHED, 2, "bert", "", 1000, 11000},
+                   {ATTEMPT_LEASE_EXPIRED, 2, "bert", "", 1000, 11000},
                    {ATTEMPT_RELEASED, 3, "", "", 11001, 11001},
                    {ATTEMPT_CANCELLED, 3, "carl", "", 11001, 11006});
 }
@@ -164,9 +164,9 @@ static void crash_loop(struct env *e)
         settle(e);
     }
     EXPECT_STATE(seq, STATE_DEAD);
-    EXPECT_HISTORY(seq, {ATTEMPT_CRASHED, 1, "anna", "", 0, 10000},
-                   {ATTEMPT_CRASHED, 2, "anna", "", 10000, 20000},
-                   {ATTEMPT_CRASHED, 3, "anna", "", 20000, 30000});
+    EXPECT_HISTORY(seq, {ATTEMPT_LEASE_EXPIRED, 1, "anna", "", 0, 10000},
+                   {ATTEMPT_LEASE_EXPIRED, 2, "anna", "", 10000, 20000},
+                   {ATTEMPT_LEASE_EXPIRED, 3, "anna", "", 20000, 30000});
 }
 
 static void lost_connection(struct env *e)
@@ -176,7 +176,7 @@ static void lost_connection(struct env *e)
     struct op op = lease_op(OP_RELEASE, take_as(e, "q", "anna"));
     op.lease.lost = true;
     EXPECT_OUT(run(e, op), OUT_OK);
-    EXPECT_HISTORY(seq, {ATTEMPT_CRASHED, 1, "anna", "", 0, 0});
+    EXPECT_HISTORY(seq, {ATTEMPT_LEASE_EXPIRED, 1, "anna", "", 0, 0});
 }
 
 /* A job that never ran has no attempt to show for its end, and patching one makes none. */
@@ -326,7 +326,7 @@ static void which_are_exceptions(struct env *e)
     const struct reply *r = exceptions(e, "", 0);
     EXPECT_INT(r->attempt_count, 2);
     expect_attempt(e, &r->attempts[0], seq,
-                   (struct expected){ATTEMPT_CRASHED, 2, "carl", "", 1000, 11000});
+                   (struct expected){ATTEMPT_LEASE_EXPIRED, 2, "carl", "", 1000, 11000});
     expect_attempt(e, &r->attempts[1], seq,
                    (struct expected){ATTEMPT_FAILED, 1, "anna", "no", 0, 0});
 }

@@ -35,7 +35,7 @@ static void end_requeue(struct env *e)
         EXPECT_INT(v->job.state, STATE_READY); /* at once, without back-off */
         EXPECT_INT(v->job.crashes, crash);
         EXPECT_INT(v->job.failures, 0);
-        EXPECT_INT(v->job.reason, REASON_TIMED_OUT);
+        EXPECT_INT(v->job.reason, REASON_LEASE_EXPIRED);
     }
     EXPECT_INT(job_attempts(&claim(e, "q", 1)->jobs[0].job), 3);
     advance(e, 10000);
@@ -99,7 +99,7 @@ static void end_fail(struct env *e)
     advance(e, 1);
     const struct job_view *v = get(e, seq);
     EXPECT_INT(v->job.state, STATE_DEAD);
-    EXPECT_INT(v->job.reason, REASON_TIMED_OUT);
+    EXPECT_INT(v->job.reason, REASON_LEASE_EXPIRED);
     EXPECT_TEXT(v->error, "Timeout after 3s");
     EXPECT_OUT(ack(e, h), OUT_LEASE_LOST);
     EXPECT_STATE(seq, STATE_DEAD);

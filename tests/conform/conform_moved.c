@@ -130,7 +130,7 @@ static void every_state(struct env *e)
     struct op op = moving_op(moving_new(e, 1, STATE_SCHEDULED, REASON_FAILED));
     op.enqueue.run_at = now_plus(e, 5000);
     put_op(e, op);
-    put_op(e, moving_op(moving_new(e, 2, STATE_READY, REASON_TIMED_OUT)));
+    put_op(e, moving_op(moving_new(e, 2, STATE_READY, REASON_LEASE_EXPIRED)));
     put_op(e, moving_op(moving_new(e, 3, STATE_DEAD, REASON_CRASH_LOOP)));
     put_op(e, moving_op(moving_new(e, 4, STATE_CANCELLED, REASON_DISCARDED)));
     EXPECT_STATE(1, STATE_SCHEDULED);

@@ -244,7 +244,7 @@ static void every_death(struct env *e)
     take(e, "q");
     advance(e, p.lease_ms);
     EXPECT_INT(outbox(e)->notice_count, 1);
-    EXPECT_INT(outbox(e)->notices[0].notice.reason, REASON_TIMED_OUT);
+    EXPECT_INT(outbox(e)->notices[0].notice.reason, REASON_LEASE_EXPIRED);
     struct op op = enqueue_op("q");
     op.enqueue.extra.expires_at = now_plus(e, 1000);
     put_op(e, op);

@@ -227,7 +227,7 @@ static void bulk_refused(struct env *e)
     name_job(e, "a", seq);
     const char *before = world(e);
     TELLS(bulk(e, 0, STATES_ALL, nothing), "invalid: action must be requeue, cancel or remove;");
-    TELLS(bulk(e, BULK_REMOVE + 1, STATES_ALL, nothing),
+    TELLS(bulk(e, BULK_CANCEL_NOW + 1, STATES_ALL, nothing),
           "invalid: action must be requeue, cancel or remove;");
     TELLS(bulk(e, BULK_CANCEL, 0, nothing),
           "invalid: states is missing: a cancel or a remove must name the states of its jobs;");
@@ -267,9 +267,9 @@ static void bulk_everything(struct env *e, uint8_t action, const char *text)
         bool moves_it = bulk_states_from((enum bulk_action)action) & STATE_BIT(s);
         const struct job_view *v = get(e, seqs[s]);
         enum job_state now = v ? (enum job_state)v->job.state : STATE_NONE;
-        enum job_state then = action == BULK_REQUEUE  ? STATE_READY
-                              : action == BULK_CANCEL ? STATE_CANCELLED
-                                                      : STATE_NONE;
+        enum job_state then = action == BULK_REQUEUE      ? STATE_READY
+                              : action == BULK_CANCEL_NOW ? STATE_CANCELLED
+                                                          : STATE_NONE;
         EXPECT_INT(now, moves_it ? then : (enum job_state)s);
         if (action == BULK_REQUEUE && moves_it) {
             EXPECT_INT(v->fates.requeues, 1); /* as if each had been asked for by itself */
@@ -285,7 +285,7 @@ static void bulk_everything(struct env *e, uint8_t action, const char *text)
 static void bulk_actions(struct env *e)
 {
     bulk_everything(e, BULK_REQUEUE, "ok count=3");
-    bulk_everything(e, BULK_CANCEL, "ok count=3");
+    bulk_everything(e, BULK_CANCEL_NOW, "ok count=3");
     bulk_everything(e, BULK_REMOVE, "ok count=5");
 }
 

@@ -319,7 +319,7 @@ static void bulk_is_resumed(struct env *e)
     enqueue_many(e, 5);
     struct op op = {
         .kind = OP_BULK,
-        .bulk = {.action = BULK_CANCEL, .queue = SPAN_LITERAL("q"), .states = STATES_LIVE}};
+        .bulk = {.action = BULK_CANCEL_NOW, .queue = SPAN_LITERAL("q"), .states = STATES_LIVE}};
     const struct reply *r[1];
     submit(e, &op, 1, r);
     env_restart(e);

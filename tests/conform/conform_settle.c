@@ -43,7 +43,7 @@ static void many_due(struct env *e)
     EXPECT_INT(queue_get(e, "q")->counts.by_state[STATE_READY], BATCHES * LIMIT_BATCH);
     struct op bulk = {
         .kind = OP_BULK,
-        .bulk = {.action = BULK_CANCEL, .queue = SPAN_LITERAL("q"), .states = STATES_LIVE}};
+        .bulk = {.action = BULK_CANCEL_NOW, .queue = SPAN_LITERAL("q"), .states = STATES_LIVE}};
     submit(e, &bulk, 1, r);
     settle_due(e);
     EXPECT_INT(queue_get(e, "q")->counts.by_state[STATE_CANCELLED], BATCHES * LIMIT_BATCH);

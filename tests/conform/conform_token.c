@@ -282,7 +282,7 @@ static void ack_after_cancel(struct env *e)
     EXPECT_OUT(cancel(e, seq), OUT_OK);
     for (int i = 0; i < 4; i++) {
         const struct reply *r = run(e, lease_op(words[i], h));
-        EXPECT(r->outcome == OUT_LEASE_LOST || r->outcome == OUT_ILLEGAL);
+        EXPECT_OUT(r, OUT_CANCELLED);
         EXPECT_INT(r->state, STATE_CANCELLED); /* so that the worker learns why */
     }
     EXPECT_STATE(seq, STATE_CANCELLED);

@@ -75,7 +75,7 @@ static void bulk(struct unit *u, struct span in)
     uint32_t epoch;
     (void)u;
     if (redis_bulk_decode(in, &b, &group, &epoch) == 0)
-        CHECK(b.action >= BULK_REQUEUE && b.action <= BULK_REMOVE);
+        CHECK(b.action >= BULK_REQUEUE && b.action <= BULK_CANCEL_NOW);
 }
 
 static void schedule(struct unit *u, struct span in)

@@ -18,6 +18,7 @@ static void fill_job(struct world *w, struct op *op)
 {
     op->job.job = any_job(w);
     op->job.want_body = chance(w, 80);
+    op->job.force = op->kind == OP_CANCEL && chance(w, 40);
     op->job.want_attempts = op->kind == OP_GET && chance(w, 30);
     if (op->kind == OP_REQUEUE && chance(w, 30))
         op->job.delay_ms = between(w, 1, 1500);
@@ -69,7 +70,7 @@ static void fill_bulk(struct world *w, struct op *op)
 {
     static const unsigned states[] = {0, STATES_ALL, STATES_WAITING, STATE_BIT(STATE_DEAD),
                                       STATE_BIT(STATE_DEAD) | STATE_BIT(STATE_CANCELLED)};
-    op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_REMOVE);
+    op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_CANCEL_NOW);
     op->bulk.queue = any_queue(w);
     op->bulk.states = states[between(w, 0, 4)];
     if (has(&w->plan, FEATURE_GROUPS) && chance(w, 50))

@@ -291,6 +291,23 @@ static bool refused(struct checker *c, struct know *k)
     return r->outcome != OUT_OK;
 }
 
+/* The worker has the grace time of the first request. */
+static void cancel_sure(struct checker *c, struct know *k)
+{
+    const struct know_queue *q = &c->facts.queues[k->queue];
+    struct know_lease *l = &k->lease;
+    bool first = l->cancel == CANCEL_NONE && q->policy_sure && !k->hidden;
+    int64_t grace_ms = first ? q->policy.cancel_grace_ms : 0;
+    narrow(c, k, CAN(STATE_RUNNING));
+    if (l->limit_min > c->e->mono + grace_ms && l->cancel != CANCEL_SURE)
+        l->limit_min = c->e->mono + grace_ms;
+    if (first && l->limit_max > c->e->replied_mono + grace_ms)
+        l->limit_max = c->e->replied_mono + grace_ms;
+    if (l->end_min > l->limit_min)
+        l->end_min = l->limit_min;
+    l->cancel = CANCEL_SURE;
+}
+
 void check_cancel(struct checker *c)
 {
     struct know *k = subject(c, c->e->op.job.job.seq);
@@ -299,7 +316,13 @@ void check_cancel(struct checker *c)
     if (maybe(c)) {
         if (k->can & STATES_LIVE)
             k->can |= CAN(STATE_CANCELLED);
-    } else if (!refused(c, k) && state_possible(c, k, STATES_LIVE, CHECK_C3, "cancelled")) {
+        if (!c->e->op.job.force)
+            cancel_maybe(c, k);
+    } else if (!refused(c, k) && c->e->reply.lease.cancel_by.ms) {
+        if (state_possible(c, k, CAN(STATE_RUNNING), CHECK_C3, "to be cancelled"))
+            cancel_sure(c, k);
+    } else if (c->e->reply.outcome == OUT_OK &&
+               state_possible(c, k, STATES_LIVE, CHECK_C3, "cancelled")) {
         narrow(c, k, CAN(STATE_CANCELLED));
     }
 }
@@ -397,7 +420,11 @@ static void view_lease(struct checker *c, struct know *k, const struct hist_job 
                                        .lease_ms = j->lease_ms,
                                        .end_min = c->e->mono,
                                        .bound = (j->job.flags & JOB_BOUND) != 0,
-                                       .nobody = true};
+                                       .nobody = true,
+                                       .cancel = j->limits.cancel_at.ms ? CANCEL_SURE : CANCEL_NONE,
+                                       .timed = j->limits.timeout_ms != 0,
+                                       .limit_min = c->e->mono,
+                                       .limit_max = INT64_MAX};
     k->lease.counted = false;
     k->hidden = false;
 }

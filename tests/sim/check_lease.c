@@ -51,7 +51,15 @@ static void take_lease(struct checker *c, struct know *k, const struct hist_job 
         .end_min = c->e->replied_mono + j->lease_ms,
         .nonce = c->e->op.claim.nonce,
         .bound = c->e->op.claim.bound,
+        .timed = j->limits.timeout_ms != 0,
+        .limit_min = INT64_MAX,
     };
+    struct know_lease *l = &k->lease;
+    if (l->timed)
+        l->limit_min = c->e->replied_mono + j->limits.timeout_ms;
+    l->limit_max = l->limit_min;
+    if (l->end_min > l->limit_min)
+        l->end_min = l->limit_min;
 }
 
 static void check_taken(struct checker *c, const struct hist_job *j)
@@ -133,6 +141,10 @@ static void claim_silently(struct checker *c)
             CAN(STATE_READY) | (op->one.seq ? CAN(STATE_SCHEDULED) | CAN(STATE_DEAD) : 0);
         if (!(k->can & from))
             continue;
+        if (!(k->can & CAN(STATE_RUNNING)))
+            k->lease.cancel = CANCEL_NONE;
+        else if (k->lease.cancel == CANCEL_SURE)
+            k->lease.cancel = CANCEL_MAYBE;
         k->can |= CAN(STATE_RUNNING);
         k->hidden = true;
         k->lease.counted = false;
@@ -198,14 +210,15 @@ static unsigned effect(struct checker *c, struct know *k, bool sure)
         return CAN(STATE_DONE);
     if (op->kind == OP_EXTEND)
         return CAN(STATE_RUNNING);
+    bool counts = sure && k->lease.cancel == CANCEL_NONE;
     if (op->kind == OP_FAIL) {
-        count_failure(k, sure);
-        return fail_states(c, k);
+        count_failure(k, counts);
+        return cancel_states(k, fail_states(c, k));
     }
     if (!op->lease.lost)
-        return STATES_WAITING;
+        return cancel_states(k, STATES_WAITING);
     unsigned can = lease_end_states(c, k);
-    count_crash(k, sure);
+    count_crash(k, counts);
     return can;
 }
 
@@ -213,6 +226,8 @@ static void set_extended(struct checker *c, struct know *k, bool sure)
 {
     uint32_t lease_ms = c->e->op.lease.lease_ms ? c->e->op.lease.lease_ms : k->lease.lease_ms;
     int64_t end = c->e->mono + lease_ms;
+    if (end > k->lease.limit_min)
+        end = k->lease.limit_min;
     if (sure || end < k->lease.end_min)
         k->lease.end_min = end;
     if (sure || lease_ms < k->lease.lease_ms)
@@ -245,6 +260,10 @@ static void lease_op_done(struct checker *c, struct know *k)
     if (!(k->can & CAN(STATE_RUNNING)))
         blame(c, CHECK_C5, k->seq, "job %llu: %s succeeded, though it can only be %s",
               (unsigned long long)k->seq, op_kind_name(c->e->op.kind), states_text(k->can));
+    if (c->e->mono >= k->lease.limit_max)
+        blame(c, CHECK_C5, k->seq, "job %llu: %s succeeded at %lld, but its lease ended by %lld",
+              (unsigned long long)k->seq, op_kind_name(c->e->op.kind), (long long)c->e->mono,
+              (long long)k->lease.limit_max);
     unsigned can = effect(c, k, true);
     if (!(can & STATE_BIT(r->state)))
         blame(c, CHECK_C6, k->seq, "job %llu: %s led to %s, expected %s",
@@ -293,10 +312,13 @@ static void lease_op_refused(struct checker *c, struct know *k)
             narrow(c, k, STATE_BIT(r->state));
     } else if (r->outcome == OUT_GONE) {
         (void)state_possible(c, k, CAN_ANY & ~STATES_LIVE, CHECK_C1, "answered as gone");
+    } else if (r->outcome == OUT_CANCELLED && !(k->can & CAN(STATE_CANCELLED))) {
+        blame(c, CHECK_C4, k->seq, "job %llu: refused as cancelled, though it can only be %s",
+              (unsigned long long)k->seq, states_text(k->can));
     } else if (r->outcome == OUT_LEASE_LOST && holds && alive) {
         blame(c, CHECK_C4, k->seq, "job %llu: the newest token is refused while its lease lives",
               (unsigned long long)k->seq);
-    } else if (r->outcome == OUT_LEASE_LOST && holds && !k->hidden) {
+    } else if (r->outcome == OUT_LEASE_LOST && holds && !k->hidden && !k->lease.timed) {
         k->can &= ~CAN(STATE_RUNNING);
         k->touched = c->e->mono;
     }
@@ -336,6 +358,6 @@ void check_release_claim(struct checker *c)
             continue;
         drift(c, k);
         if ((k->can & CAN(STATE_RUNNING)) && holds)
-            k->can |= CAN(STATE_READY);
+            k->can |= cancel_states(k, CAN(STATE_READY));
     }
 }

@@ -171,7 +171,15 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_TICK] = check_nothing,
 };
 
-/* Leases go on for their full time; those bound to a connection have ended, uncounted. */
+/* How long it lasted is not known, so the limits of leases may be as far off. */
+static void check_stall(struct checker *c)
+{
+    for (size_t i = 0; c->e->position > SHORT_STALL_MS && i < c->facts.job_count; i++)
+        c->facts.jobs[i].lease.limit_max = INT64_MAX;
+}
+
+/* Leases go on for their full time, but for their limits; those bound to a connection have ended,
+ * uncounted. */
 static void check_boot(struct checker *c)
 {
     for (size_t i = 0; i < c->facts.job_count; i++) {
@@ -179,7 +187,13 @@ static void check_boot(struct checker *c)
         drift(c, k);
         if (!(k->can & CAN(STATE_RUNNING)))
             continue;
-        if (k->hidden)
+        k->lease.limit_max = INT64_MAX;
+        bool limited = k->lease.timed || k->lease.cancel != CANCEL_NONE;
+        if (limited) {
+            k->lease.limit_min = k->lease.end_min = c->e->mono;
+            if (k->hidden || k->lease.bound)
+                k->can |= cancel_states(k, CAN(STATE_READY));
+        } else if (k->hidden)
             k->can |= CAN(STATE_READY);
         else if (k->lease.bound)
             k->can = (k->can & ~CAN(STATE_RUNNING)) | CAN(STATE_READY);
@@ -204,6 +218,9 @@ static void read_entry(struct checker *c, size_t i)
     case HIST_WALL:
         if (!c->second_pass)
             wall_set(c, e->mono, e->wall);
+        break;
+    case HIST_STALL:
+        check_stall(c);
         break;
     case HIST_DRAINED:
         c->drained = true;

@@ -200,21 +200,39 @@ struct know_rules rules_for(struct checker *c, const struct know *k)
     return r;
 }
 
+unsigned cancel_states(const struct know *k, unsigned states)
+{
+    if (k->lease.cancel == CANCEL_SURE && !k->hidden)
+        return CAN(STATE_CANCELLED);
+    return states | (k->lease.cancel == CANCEL_NONE ? 0 : CAN(STATE_CANCELLED));
+}
+
+void cancel_maybe(struct checker *c, struct know *k)
+{
+    if (!(k->can & CAN(STATE_RUNNING)) || k->lease.cancel == CANCEL_SURE)
+        return;
+    k->lease.cancel = CANCEL_MAYBE;
+    if (k->lease.limit_min > c->e->mono)
+        k->lease.limit_min = c->e->mono;
+    if (k->lease.end_min > c->e->mono)
+        k->lease.end_min = c->e->mono;
+}
+
 /* Where a lease that runs out, or a bound connection that is lost, may leave the job. */
 unsigned lease_end_states(struct checker *c, const struct know *k)
 {
     struct know_rules r = rules_for(c, k);
     unsigned can = STATES_WAITING;
-    if (!r.sure)
-        return can | CAN(STATE_DEAD);
+    if (!r.sure || k->lease.timed || k->hidden)
+        return cancel_states(k, can | CAN(STATE_DEAD));
     if (r.lease_end == LEASE_END_FAIL)
-        return CAN(STATE_DEAD);
+        return cancel_states(k, CAN(STATE_DEAD));
     uint64_t crashes = (uint64_t)k->crash_max + 1;
     if (r.max_crashes && crashes >= r.max_crashes)
         can |= CAN(STATE_DEAD);
     if (r.lease_end == LEASE_END_COUNTED && crashes + k->fail_max >= r.max_attempts)
         can |= CAN(STATE_DEAD);
-    return can;
+    return cancel_states(k, can);
 }
 
 static void count_up(uint32_t *count)
@@ -226,7 +244,7 @@ static void count_up(uint32_t *count)
 static void drift_lease(struct checker *c, struct know *k)
 {
     if ((k->can & CAN(STATE_RUNNING)) && (k->hidden || k->lease.nobody))
-        k->can |= CAN(STATE_READY);
+        k->can |= cancel_states(k, CAN(STATE_READY));
     bool over = k->hidden || c->e->mono >= k->lease.end_min;
     if (!(k->can & CAN(STATE_RUNNING)) || !over)
         return;
@@ -234,6 +252,8 @@ static void drift_lease(struct checker *c, struct know *k)
     k->run_at = RUN_AT_UNKNOWN;
     if (!k->lease.counted)
         count_up(&k->crash_max);
+    if (!k->lease.counted && (k->lease.timed || k->hidden))
+        count_up(&k->fail_max);
     k->lease.counted = true;
 }
 
@@ -245,6 +265,7 @@ static unsigned bulk_targets(uint8_t action, unsigned can)
                    ? STATES_WAITING
                    : 0;
     case BULK_CANCEL:
+    case BULK_CANCEL_NOW:
         return can & STATES_LIVE ? CAN(STATE_CANCELLED) : 0;
     case BULK_REMOVE:
         return can & ~(CAN(STATE_RUNNING) | CAN_GONE) ? CAN_GONE : 0;
@@ -266,6 +287,8 @@ static void drift_bulk(struct checker *c, struct know *k)
             k->run_at = RUN_AT_UNKNOWN;
         }
         k->can |= more;
+        if (b->op->action == BULK_CANCEL)
+            cancel_maybe(c, k);
     }
 }
 

@@ -120,6 +120,7 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
             .queue = pool_span(&h->pool, v->queue),
             .token = v->token,
             .lease_ms = v->lease_ms,
+            .limits = v->limits,
             .holder = v->holder.seq,
             .has_body = v->has_body,
             .payload = v->has_body ? pool_span(&h->pool, v->payload) : (struct span){NULL, 0},
@@ -257,7 +258,8 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_REQUEUE:
     case OP_REMOVE:
     case OP_GET:
-        fprintf(out, " job=%llu", (unsigned long long)op->job.job.seq);
+        fprintf(out, " job=%llu%s", (unsigned long long)op->job.job.seq,
+                op->job.force ? " force" : "");
         break;
     case OP_PATCH:
         fprintf(out, " job=%llu%s%s%s", (unsigned long long)op->patch.job.seq,
@@ -372,8 +374,8 @@ static void print_reply(const struct hist_entry *e, FILE *out)
 void history_print(const struct history *h, size_t entry, FILE *out)
 {
     static const char *const kinds[HIST_KIND_COUNT] = {
-        [HIST_OP] = "op",     [HIST_CRASH] = "crash",     [HIST_BOOT] = "boot",
-        [HIST_WALL] = "wall", [HIST_DRAINED] = "drained",
+        [HIST_OP] = "op",     [HIST_CRASH] = "crash", [HIST_BOOT] = "boot",
+        [HIST_WALL] = "wall", [HIST_STALL] = "stall", [HIST_DRAINED] = "drained",
     };
     const struct hist_entry *e = &h->entries[entry];
     fprintf(out, "%5zu %8lld ms wall %lld pos %llu ", entry, (long long)e->mono, (long long)e->wall,

@@ -22,15 +22,20 @@ enum hist_kind {
     HIST_CRASH,   /* the process died; records after `position` never became durable */
     HIST_BOOT,    /* the process is back; `position` covers what the boot wrote */
     HIST_WALL,    /* the wall clock was set; `wall` is the new time */
+    HIST_STALL,   /* the process stands still; `position` says for how many ms */
     HIST_DRAINED, /* no more faults, no more work: what follows are the last reads */
     HIST_KIND_COUNT
 };
+
+/* While leases run, the server looks at the time twice a second, and a second is a standstill. */
+#define SHORT_STALL_MS 400
 
 struct hist_job {
     struct job job;
     struct span queue;
     struct job_token token;
     uint32_t lease_ms;
+    struct lease_limits limits;
     uint64_t holder; /* the job that holds its lease; 0 = none */
     bool has_body;
     struct span payload, attributes, label;

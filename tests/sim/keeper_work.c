@@ -138,6 +138,7 @@ static void cancel(struct world *w, const struct keeper_task *t)
     uint32_t number;
     struct call *call = call_new(w, t->client, OP_CANCEL, 2, &number);
     call->op.job.job.seq = t->seq;
+    call->op.job.force = true;
     call_send(w, number);
 }
 

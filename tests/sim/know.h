@@ -29,6 +29,10 @@ struct know_lease {
     bool bound;
     bool nobody;  /* its claim had no reply: the server may give it back, uncounted, at any time */
     bool counted; /* that it ran out is already in the upper bounds */
+    /* What limits it besides: see struct lease_limits. */
+    enum { CANCEL_NONE, CANCEL_MAYBE, CANCEL_SURE } cancel; /* requested */
+    bool timed;                                             /* it may have a timeout */
+    int64_t limit_min, limit_max; /* mono; its first limit; INT64_MAX = none, or not known */
 };
 
 struct know {
@@ -139,6 +143,10 @@ void check_lease_op(struct checker *c);
 void check_release_claim(struct checker *c);
 void check_enqueue(struct checker *c);
 void check_cancel(struct checker *c);
+/* Where the end of its lease leaves the job that would otherwise be in one of these states. */
+unsigned cancel_states(const struct know *k, unsigned states);
+/* A cancel may have been requested. */
+void cancel_maybe(struct checker *c, struct know *k);
 void check_requeue(struct checker *c);
 void check_patch(struct checker *c);
 void check_remove(struct checker *c);

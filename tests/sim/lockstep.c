@@ -111,6 +111,8 @@ static void same_job(struct lockstep *l, const struct model_reply *request,
     }
     if (j->state == STATE_RUNNING) {
         SAME("lease_ms", v->lease_ms, j->lease_ms);
+        SAME("timeout_ms", v->limits.timeout_ms, j->timeout_ms);
+        SAME("cancel_at", v->limits.cancel_at.ms, j->cancel_at);
         if (!token_equal(v->token, j->token))
             disagree(l, "job %llu shows another token", (unsigned long long)j->seq);
     }
@@ -161,7 +163,8 @@ static void same_reply(struct lockstep *l, const struct reply *got, struct model
         new_seq(l, got, want);
     SAME("kind", got->kind, want->kind);
     bool names = got->outcome == OUT_OK || got->outcome == OUT_DUPLICATE ||
-                 got->outcome == OUT_ILLEGAL || got->outcome == OUT_LEASE_LOST;
+                 got->outcome == OUT_ILLEGAL || got->outcome == OUT_LEASE_LOST ||
+                 got->outcome == OUT_CANCELLED;
     if (names && want->kind != OP_QUEUE_PUT) {
         SAME("seq", got->seq, want->seq);
         SAME("state", got->state, want->state);
@@ -180,6 +183,10 @@ static void same_reply(struct lockstep *l, const struct reply *got, struct model
     bool waits = want->kind == OP_FAIL || want->kind == OP_RELEASE || want->kind == OP_REQUEUE;
     if (got->outcome == OUT_OK && waits && want->state == STATE_SCHEDULED)
         SAME("run_at", got->run_at.ms, want->run_at);
+    if (got->outcome == OUT_OK && (want->kind == OP_EXTEND || want->kind == OP_CANCEL)) {
+        SAME("cancel_by", got->lease.cancel_by.ms, want->cancel_by);
+        SAME("left_ms", got->lease.left_ms, want->left_ms);
+    }
     if (want->kind == OP_PEEK)
         align_ties(l, got, want);
     for (uint32_t i = 0; !l->wrong && i < got->job_count; i++)

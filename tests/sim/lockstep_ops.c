@@ -68,6 +68,7 @@ static void fill_enqueue(struct ops_source *s, struct op *o, struct now now)
         options->max_attempts = (uint16_t)between(s, 0, 4);
         options->max_crashes = (uint16_t)between(s, 0, 3);
         options->lease_ms = chance(s, 50) ? (uint32_t)between(s, LIMIT_LEASE_MS_MIN, 900) : 0;
+        options->timeout_ms = chance(s, 20) ? (uint32_t)between(s, 1, 1200) : 0;
         options->has_backoff = chance(s, 50);
         if (options->has_backoff) {
             options->backoff.kind = BACKOFF_LIST;
@@ -143,6 +144,7 @@ static void fill_job(struct ops_source *s, struct op *o, struct now now)
 {
     (void)now;
     o->job.job = any_job(s);
+    o->job.force = o->kind == OP_CANCEL && chance(s, 30);
     if (o->kind == OP_REQUEUE && chance(s, 30))
         o->job.delay_ms = between(s, 0, 300);
 }
@@ -182,7 +184,7 @@ static void fill_queue(struct ops_source *s, struct op *o, struct now now)
 static void fill_bulk(struct ops_source *s, struct op *o, struct now now)
 {
     (void)now;
-    o->bulk.action = (uint8_t)between(s, BULK_REQUEUE, BULK_REMOVE);
+    o->bulk.action = (uint8_t)between(s, BULK_REQUEUE, BULK_CANCEL_NOW);
     o->bulk.queue = any_queue(s);
     o->bulk.states = chance(s, 20) ? 0 : (unsigned)between(s, 1, 63) << 1;
     if (has(&s->plan, FEATURE_GROUPS) && chance(s, 50))

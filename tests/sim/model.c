@@ -128,6 +128,7 @@ struct model_rules model_rules_for(struct model *m, const struct model_job *j)
     const struct job_options *o = j->options;
     return (struct model_rules){
         o && o->lease_ms ? o->lease_ms : p->lease_ms,
+        o && o->timeout_ms ? o->timeout_ms : p->timeout_ms,
         o && o->max_attempts ? o->max_attempts : p->max_attempts,
         o && o->max_crashes ? o->max_crashes : p->max_crashes,
         p->lease_end,
@@ -160,25 +161,45 @@ void model_back_off(struct model *m, struct model_job *j, uint32_t number, uint8
     model_wait_until(m, j, m->now.wall.ms + wait_ms(model_rules_for(m, j).backoff, number), reason);
 }
 
+void model_failed(struct model *m, struct model_job *j, uint8_t reason)
+{
+    struct model_rules r = model_rules_for(m, j);
+    j->failures++;
+    model_queue_of(m, j)->counts.failed++;
+    uint32_t used = j->failures + (r.lease_end == LEASE_END_COUNTED ? j->crashes : 0);
+    if (used >= r.max_attempts)
+        model_die(m, j, reason);
+    else
+        model_back_off(m, j, used, reason);
+}
+
 /* The lease ran out, or its connection is gone. */
 void model_lease_end(struct model *m, struct model_job *j, bool lost)
 {
     struct model_rules r = model_rules_for(m, j);
+    if (j->cancel_at) {
+        model_cancel_job(m, j);
+        return;
+    }
+    if (!lost && j->limit <= j->until) {
+        model_failed(m, j, REASON_TIMED_OUT);
+        return;
+    }
     j->crashes++;
     model_queue_of(m, j)->counts.crashed++;
     bool loop = r.max_crashes && j->crashes >= r.max_crashes;
     if (r.lease_end == LEASE_END_FAIL)
-        model_die(m, j, REASON_TIMED_OUT);
+        model_die(m, j, REASON_LEASE_EXPIRED);
     else if (loop)
         model_die(m, j, REASON_CRASH_LOOP);
     else if (r.lease_end == LEASE_END_COUNTED && j->failures + j->crashes >= r.max_attempts)
         model_die(m, j, REASON_CRASH_LOOP);
     else if (r.lease_end == LEASE_END_COUNTED)
-        model_back_off(m, j, j->failures + j->crashes, REASON_TIMED_OUT);
+        model_back_off(m, j, j->failures + j->crashes, REASON_LEASE_EXPIRED);
     else if (lost && j->crashes >= 2)
-        model_back_off(m, j, j->crashes - 1, REASON_TIMED_OUT);
+        model_back_off(m, j, j->crashes - 1, REASON_LEASE_EXPIRED);
     else
-        model_enter(m, j, STATE_READY, REASON_TIMED_OUT);
+        model_enter(m, j, STATE_READY, REASON_LEASE_EXPIRED);
 }
 
 void model_drop(struct model *m, struct model_job *j)

@@ -37,6 +37,10 @@ struct model_job {
     int64_t armed; /* when its end is looked at next; an extension moves only `until` */
     uint64_t nonce;
     bool bound;
+    uint32_t timeout_ms;          /* 0 = no limit */
+    int64_t limit;                /* lease time; until never goes beyond it */
+    int64_t cancel_at, cancel_by; /* wall; 0 = no cancel is requested */
+    uint32_t grace_ms;
 };
 
 struct model_queue {
@@ -80,6 +84,7 @@ struct model_reply {
     uint8_t state;
     uint64_t seq, replaced_seq, count, refused;
     int64_t run_at;
+    int64_t cancel_by, left_ms; /* extend, cancel */
     uint32_t jobs[MODEL_VIEWS]; /* indexes in model.jobs */
     uint32_t job_count;
     struct queue_counts counts; /* queue_get */

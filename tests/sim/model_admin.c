@@ -23,12 +23,35 @@ void model_cancel_job(struct model *m, struct model_job *j)
     model_queue_of(m, j)->counts.cancelled++;
 }
 
+bool model_request_cancel(struct model *m, struct model_job *j)
+{
+    uint32_t grace_ms = model_queue_of(m, j)->policy.cancel_grace_ms;
+    if (j->state != STATE_RUNNING || grace_ms == 0) {
+        model_cancel_job(m, j);
+        return false;
+    }
+    if (j->cancel_at)
+        return true;
+    j->grace_ms = grace_ms;
+    j->cancel_at = m->now.wall.ms;
+    j->cancel_by = j->cancel_at + grace_ms;
+    if (j->limit > model_lease_time(m) + grace_ms)
+        j->limit = model_lease_time(m) + grace_ms;
+    if (j->until > j->limit)
+        j->until = j->limit;
+    j->armed = j->until;
+    return true;
+}
+
 void model_op_cancel(struct model *m, const struct op *o)
 {
     struct model_job *j = subject(m, o->job.job.seq, STATES_LIVE);
     if (!j)
         return;
-    model_cancel_job(m, j);
+    if (o->job.force)
+        model_cancel_job(m, j);
+    else if (model_request_cancel(m, j))
+        m->reply->cancel_by = j->cancel_by;
     model_say(m, OUT_OK, j);
 }
 

@@ -8,7 +8,7 @@
     (STATE_BIT(STATE_SCHEDULED) | STATE_BIT(STATE_DEAD) | STATE_BIT(STATE_CANCELLED))
 
 struct model_rules {
-    uint32_t lease_ms, max_attempts, max_crashes;
+    uint32_t lease_ms, timeout_ms, max_attempts, max_crashes;
     uint8_t lease_end;
     const struct backoff *backoff;
 };
@@ -30,6 +30,8 @@ struct model_rules model_rules_for(struct model *m, const struct model_job *j);
 void model_die(struct model *m, struct model_job *j, uint8_t reason);
 /* The lease ran out, or (lost) its connection is gone. */
 void model_lease_end(struct model *m, struct model_job *j, bool lost);
+void model_failed(struct model *m, struct model_job *j, uint8_t reason); /* an attempt did */
+bool model_request_cancel(struct model *m, struct model_job *j); /* false: it was cancelled */
 void model_drop(struct model *m, struct model_job *j);
 /* Fills in the reply of the op at work; j may be NULL. */
 void model_say(struct model *m, enum outcome outcome, const struct model_job *j);

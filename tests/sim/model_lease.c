@@ -58,7 +58,13 @@ static void take(struct model *m, struct model_job *j, const struct op_claim *op
 {
     model_enter(m, j, STATE_RUNNING, REASON_NONE);
     j->lease_ms = op->lease_ms ? op->lease_ms : model_rules_for(m, j).lease_ms;
-    j->armed = j->until = model_lease_time(m) + j->lease_ms;
+    j->timeout_ms = model_rules_for(m, j).timeout_ms;
+    j->cancel_at = j->cancel_by = 0;
+    j->limit = j->timeout_ms ? model_lease_time(m) + j->timeout_ms : INT64_MAX;
+    j->until = model_lease_time(m) + j->lease_ms;
+    if (j->until > j->limit)
+        j->until = j->limit;
+    j->armed = j->until;
     j->nonce = op->nonce;
     j->bound = op->bound;
     model_queue_of(m, j)->counts.claimed++;
@@ -113,12 +119,18 @@ static struct model_job *holder_of(struct model *m, const struct op *o)
     const struct op_lease *op = &o->lease;
     struct model_job *j = model_find(m, op->job.seq);
     bool runs = j && j->state == STATE_RUNNING;
-    if (runs && (op->any_token || token_equal(op->token, j->token)))
-        return j;
+    if (runs && (op->any_token || token_equal(op->token, j->token))) {
+        if (model_lease_time(m) < j->limit)
+            return j;
+        model_say(m, j->cancel_at ? OUT_CANCELLED : OUT_LEASE_LOST, j);
+        m->reply->or_else = m->reply->outcome;
+        return NULL;
+    }
     const struct model_word *w = word_said(m, op);
     enum outcome forgotten = !j              ? model_ever(m, op->job.seq) ? OUT_GONE : OUT_NOT_FOUND
                              : op->any_token ? OUT_ILLEGAL
-                                             : OUT_LEASE_LOST;
+                             : j->state == STATE_CANCELLED ? OUT_CANCELLED
+                                                           : OUT_LEASE_LOST;
     bool done = forgotten == OUT_LEASE_LOST && j->state == STATE_DONE;
     model_say(m, forgotten, j);
     /* A restart leaves out sequences, which then count as given; and it forgets some of the words.
@@ -134,7 +146,7 @@ static struct model_job *holder_of(struct model *m, const struct op *o)
         m->reply->seq = w->seq;
         m->reply->state = w->state;
         m->reply->run_at = w->run_at;
-    } else if (j) {
+    } else if (j && j->state != STATE_CANCELLED) {
         m->reply->outcome = OUT_LEASE_LOST;
     }
     return NULL;
@@ -168,17 +180,20 @@ void model_op_fail(struct model *m, const struct op *o)
     if (!j)
         return;
     struct model_rules r = model_rules_for(m, j);
-    j->failures++;
-    model_queue_of(m, j)->counts.failed++;
-    uint32_t used = j->failures + (r.lease_end == LEASE_END_COUNTED ? j->crashes : 0);
-    if (o->lease.no_retry)
-        model_die(m, j, REASON_REJECTED);
-    else if (used >= r.max_attempts)
-        model_die(m, j, REASON_FAILED);
-    else if (o->lease.has_delay)
-        model_wait_until(m, j, asked_for(m, &o->lease), REASON_FAILED);
-    else
-        model_back_off(m, j, used, REASON_FAILED);
+    uint32_t used = j->failures + 1 + (r.lease_end == LEASE_END_COUNTED ? j->crashes : 0);
+    bool own = o->lease.no_retry || (o->lease.has_delay && used < r.max_attempts);
+    if (j->cancel_at)
+        model_cancel_job(m, j);
+    else if (!own)
+        model_failed(m, j, REASON_FAILED);
+    else {
+        j->failures++;
+        model_queue_of(m, j)->counts.failed++;
+        if (o->lease.no_retry)
+            model_die(m, j, REASON_REJECTED);
+        else
+            model_wait_until(m, j, asked_for(m, &o->lease), REASON_FAILED);
+    }
     model_remember(m, j, OP_FAIL);
     model_say(m, OUT_OK, j);
 }
@@ -191,8 +206,12 @@ void model_op_extend(struct model *m, const struct op *o)
     if (o->lease.lease_ms)
         j->lease_ms = o->lease.lease_ms;
     j->until = model_lease_time(m) + j->lease_ms;
+    if (j->until > j->limit)
+        j->until = j->limit;
     if (j->armed > j->until)
         j->armed = j->until;
+    m->reply->cancel_by = j->cancel_by;
+    m->reply->left_ms = j->until - model_lease_time(m);
     model_say(m, OUT_OK, j);
 }
 
@@ -201,7 +220,7 @@ void model_op_release(struct model *m, const struct op *o)
     struct model_job *j = holder_of(m, o);
     if (!j)
         return;
-    if (o->lease.lost)
+    if (o->lease.lost || j->cancel_at)
         model_lease_end(m, j, true);
     else {
         model_wait_until(m, j, o->lease.has_delay ? asked_for(m, &o->lease) : 0, REASON_RELEASED);
@@ -217,9 +236,13 @@ void model_op_release_claim(struct model *m, const struct op *o)
         struct model_job *j = &m->jobs[i];
         if (!j->there || j->state != STATE_RUNNING || j->nonce != o->release_claim.nonce)
             continue;
+        m->reply->count++;
+        if (j->cancel_at) { /* which is nobody's report */
+            model_cancel_job(m, j);
+            continue;
+        }
         model_wait_until(m, j, 0, REASON_RELEASED);
         model_queue_of(m, j)->counts.released++;
         model_remember(m, j, OP_RELEASE);
-        m->reply->count++;
     }
 }

@@ -13,6 +13,9 @@ static bool bulk_moves(struct model *m, const struct model_bulk *b, struct model
     case BULK_REQUEUE:
         return model_requeue_job(m, j, 0);
     case BULK_CANCEL:
+        (void)model_request_cancel(m, j);
+        return true;
+    case BULK_CANCEL_NOW:
         model_cancel_job(m, j);
         return true;
     case BULK_REMOVE:
@@ -36,6 +39,7 @@ static void work_bulk(struct model *m, const struct model_bulk *b, struct model_
     static const unsigned from[] = {
         [BULK_REQUEUE] = MODEL_REQUEUE_FROM,
         [BULK_CANCEL] = STATES_LIVE,
+        [BULK_CANCEL_NOW] = STATES_LIVE,
         [BULK_REMOVE] = STATES_ALL & ~(1u << STATE_RUNNING),
     };
     unsigned states = b->op->states ? b->op->states : STATE_BIT(STATE_DEAD);
@@ -248,6 +252,23 @@ static void boot_order(struct model *m)
     m->entered += m->job_count;
 }
 
+static int64_t left_of(int64_t end, const struct model *m, uint32_t whole)
+{
+    int64_t left = end - m->now.wall.ms;
+    return left < 0 ? 0 : left > whole ? whole : left;
+}
+
+/* The limits go on by the wall clock, and never get longer than they were. */
+static void boot_limit(const struct model *m, struct model_job *j)
+{
+    int64_t now = model_lease_time(m), timeout = INT64_MAX, cancel = INT64_MAX;
+    if (j->timeout_ms)
+        timeout = now + left_of(j->since + j->timeout_ms, m, j->timeout_ms);
+    if (j->cancel_at)
+        cancel = j->bound ? now : now + left_of(j->cancel_by, m, j->grace_ms);
+    j->limit = timeout < cancel ? timeout : cancel;
+}
+
 /* A new process: leases begin anew, those bound to a connection are given back uncounted. */
 void model_boot(struct model *m, struct now now)
 {
@@ -265,10 +286,13 @@ void model_boot(struct model *m, struct now now)
         struct model_job *j = &m->jobs[i];
         if (!j->there || j->state != STATE_RUNNING)
             continue;
-        j->armed = j->until = model_lease_time(m) + j->lease_ms;
+        boot_limit(m, j);
+        j->until = model_lease_time(m) + j->lease_ms;
+        if (j->until > j->limit)
+            j->until = j->limit;
+        j->armed = j->until;
         j->nonce = 0;
-        if (j->bound) {
+        if (j->bound && !j->cancel_at)
             model_wait_until(m, j, 0, REASON_RESTARTED);
-        }
     }
 }

@@ -44,6 +44,8 @@ void plan_policy(const struct plan *p, struct random *r, struct queue_policy *re
     struct err_note note;
     policy_default(ret);
     ret->lease_ms = (uint32_t)random_between(r, LIMIT_LEASE_MS_MIN, p->lease_ms);
+    ret->timeout_ms = random_chance(r, 30) ? (uint32_t)random_between(r, 50, 2500) : 0;
+    ret->cancel_grace_ms = random_chance(r, 80) ? (uint32_t)random_between(r, 1, 1500) : 0;
     ret->max_attempts = (uint16_t)random_between(r, 1, 5);
     ret->max_crashes = (uint16_t)random_below(r, 4);
     ret->lease_end = (uint8_t)random_below(r, 3);

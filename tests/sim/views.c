@@ -28,7 +28,7 @@ static void look_at_exceptions(struct world *w, const struct reply *r, const str
                     op->exceptions.limit);
     for (uint32_t i = 0; i < r->attempt_count; i++) {
         const struct attempt_view *a = &r->attempts[i];
-        if (a->outcome != ATTEMPT_FAILED && a->outcome != ATTEMPT_CRASHED)
+        if (!attempt_went_wrong(a->outcome))
             world_blame(w, CHECK_C6, "job %llu: an exception with outcome %u",
                         (unsigned long long)a->seq, a->outcome);
         if (queue.len && !span_equal(queue, a->queue))

@@ -95,7 +95,10 @@ static void fault_stall(struct world *w)
     if (w->draining)
         return;
     w->coverage->faults[FAULT_STALL]++;
-    w->server.stall_until = w->mono + between(w, 100, 4000);
+    /* A short one is no standstill: leases go on. */
+    int64_t ms = chance(w, 40) ? between(w, 50, SHORT_STALL_MS) : between(w, 100, 4000);
+    w->server.stall_until = w->mono + ms;
+    history_event(&w->history, HIST_STALL, (uint64_t)ms, world_now(w));
     next_fault(w, SIM_STALL, 5000);
 }
 

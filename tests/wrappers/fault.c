@@ -304,7 +304,8 @@ static void meddle(struct fault *f, struct slot *slot, struct op **to, const str
     if (kind == MEDDLE_TWICE) {
         pass(slot, to, op, ROLE_OTHER);
     } else if (kind == MEDDLE_CANCEL) {
-        pass(slot, to, &(struct op){.kind = OP_CANCEL, .job = {.job = *job_of(op)}}, ROLE_OTHER);
+        struct op cancel = {.kind = OP_CANCEL, .job = {.job = *job_of(op), .force = true}};
+        pass(slot, to, &cancel, ROLE_OTHER);
     } else if (kind == MEDDLE_TOUCH) {
         struct op claim = other_claim(f, op);
         struct op back = {.kind = OP_RELEASE_CLAIM, .release_claim = {claim.claim.nonce}};

@@ -132,6 +132,11 @@ static void touched_cb(void *ctx, const struct reply *r)
         bs_answer_refusal(k, r);
         return;
     }
+    /* The protocol has no other way to tell the worker to stop. It may still delete the job. */
+    if (r->lease.cancel_by.ms != 0) {
+        ANSWER(k, "NOT_FOUND");
+        return;
+    }
     if (h)
         h->until_ms = bs_now_ms(k->api) + h->lease_ms;
     ANSWER(k, "TOUCHED");

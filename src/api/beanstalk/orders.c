@@ -209,6 +209,7 @@ void bs_answer_refusal(struct order *k, const struct reply *r)
     case OUT_NO_QUEUE:
     case OUT_LEASE_LOST:
     case OUT_GONE:
+    case OUT_CANCELLED:
     case OUT_ILLEGAL:
     case OUT_DUPLICATE:
         ANSWER(k, "NOT_FOUND");

@@ -32,7 +32,7 @@ static bool own_queue(struct span queue)
 static void log_dead(const struct tasks *t, const struct backend_event *e)
 {
     char id[ID_UUID_BYTES];
-    if (e->reason != REASON_CRASH_LOOP && e->reason != REASON_TIMED_OUT)
+    if (e->reason != REASON_CRASH_LOOP && e->reason != REASON_LEASE_EXPIRED)
         return;
     id_uuid(id_make(e->id_hi, e->seq), id);
     log_event(t->config.log, LOG_ERROR, "task_failed", LOG_TEXT("task", id),

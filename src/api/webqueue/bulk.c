@@ -32,7 +32,7 @@ static const struct bulk_word word_library = {"removed",
                                               NULL,
                                               3,
                                               {{BULK_CANCEL, STATES_WAITING},
-                                               {BULK_CANCEL, STATE_BIT(STATE_RUNNING)},
+                                               {BULK_CANCEL_NOW, STATE_BIT(STATE_RUNNING)},
                                                {BULK_REMOVE, STATES_ALL}}};
 
 struct bulk_run {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notifications between nodes: which queues have ready jobs, and which keys were changed, by NOTIFY
- * on a connection of its own. A round names every queue once, however many jobs came since the last
- * one; while no other node is alive, none is sent. A queue that was not announced is found by the
- * slow poll (pipeline.c). If changes of keys may have been lost, their listeners get a gap event.
+/* Notifications between nodes: which queues have ready jobs, which keys were changed, and which
+ * running jobs are to be cancelled, by NOTIFY on a connection of its own. A round names every queue
+ * once, however many jobs came since the last one; while no other node is alive, none is sent. A
+ * queue that was not announced is found by the slow poll (pipeline.c). If changes of keys may have
+ * been lost, their listeners get a gap event.
  *
  * A message is the epoch of the sender, a space, and the name of a queue or one of the signs below,
  * with which no name begins. */
@@ -17,6 +18,7 @@
 #define SIGN_GAP "\001g"     /* I could not tell all keys */
 #define SIGN_SET "\001s"     /* version, space, key in hexadecimal */
 #define SIGN_DELETED "\001d" /* the same */
+#define SIGN_CANCEL "\001c"  /* as shared_cancel_text says */
 #define KEYS_MAX 256         /* that wait to be told; beyond it they become a gap */
 
 struct wake_name {
@@ -68,18 +70,40 @@ void pg_notify_queue(struct pg_store *s, struct span queue)
     s->to_tell = fresh;
 }
 
-/* The words wait in the order of the changes. */
-static void tell_key(struct pg_store *s, const struct happened *h)
+/* The words wait in the order of the changes. NULL: they become a gap. */
+static struct wake_name *word_new(struct pg_store *s, size_t room)
 {
-    static const char digits[] = "0123456789abcdef";
-    size_t room = 32 + 2 * h->subject.len;
     struct wake_name *w = s->keys_waiting < KEYS_MAX ? mem_alloc(sizeof *w + room) : NULL;
     if (!w) {
         forget_keys(s);
         s->keys_lost = true;
-        return;
+        return NULL;
     }
     w->next = NULL;
+    struct wake_name **link = &s->keys_to_tell;
+    while (*link)
+        link = &(*link)->next;
+    *link = w;
+    s->keys_waiting++;
+    return w;
+}
+
+static void tell_cancel(struct pg_store *s, const struct happened *h)
+{
+    char text[CANCEL_TEXT_BYTES];
+    size_t len = shared_cancel_text(h, text), room = len + sizeof SIGN_CANCEL;
+    struct wake_name *w = word_new(s, room);
+    if (w)
+        w->len = (size_t)snprintf(w->name, room, "%s%s", SIGN_CANCEL, text);
+}
+
+static void tell_key(struct pg_store *s, const struct happened *h)
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t room = 32 + 2 * h->subject.len;
+    struct wake_name *w = word_new(s, room);
+    if (!w)
+        return;
     w->len = (size_t)snprintf(w->name, room, "%s%" PRIu64 " ",
                               h->kind == EVENT_KV_SET ? SIGN_SET : SIGN_DELETED, h->count);
     for (size_t i = 0; i < h->subject.len; i++) {
@@ -87,11 +111,6 @@ static void tell_key(struct pg_store *s, const struct happened *h)
         w->name[w->len++] = digits[byte >> 4];
         w->name[w->len++] = digits[byte & 15];
     }
-    struct wake_name **link = &s->keys_to_tell;
-    while (*link)
-        link = &(*link)->next;
-    *link = w;
-    s->keys_waiting++;
 }
 
 void pg_notify_keys(struct pg_store *s, const struct unit *u)
@@ -99,6 +118,8 @@ void pg_notify_keys(struct pg_store *s, const struct unit *u)
     if (s->url.pooled)
         return;
     for (const struct happened *h = u->happened; h; h = h->next) {
+        if (h->kind == EVENT_CANCEL_REQUESTED && s->sh.node.others > 0)
+            tell_cancel(s, h);
         if (h->kind != EVENT_KV_SET && h->kind != EVENT_KV_DELETED)
             continue;
         if (s->sh.node.others > 0)
@@ -203,6 +224,8 @@ static void hear_sign(struct pg_store *s, const char *sign)
         hear_key(s, EVENT_KV_SET, sign + 2);
     else if (strncmp(sign, SIGN_DELETED, 2) == 0)
         hear_key(s, EVENT_KV_DELETED, sign + 2);
+    else if (strncmp(sign, SIGN_CANCEL, 2) == 0)
+        shared_events_cancel(&s->sh, sign + 2);
     else
         shared_events_gap(&s->sh);
     shared_events_call(&s->sh);

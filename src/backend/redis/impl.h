@@ -304,6 +304,7 @@ void rd_tick_changes(struct item *it);
 void rd_tick_done(struct item *it, const redisReply *out);
 
 /* notify.c */
+#define REDIS_SIGN_CANCEL "\001c" /* in place of a queue's name; then shared_cancel_text */
 void rd_notify_opened_cb(void *ctx);
 void rd_notify_lost_cb(void *ctx, const char *why);
 void rd_notify_received_cb(void *ctx, const redisReply *r);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The notification connection hears on a channel which queues have ready jobs; stores announce them
- * there (unit/store.c). A message that is lost is made up for by the slow poll. */
+/* The notification connection hears on a channel which queues have ready jobs, and which running
+ * jobs are to be cancelled; stores announce them there (unit/store.c). A message that is lost is
+ * made up for by the slow poll. */
 #include "backend/redis/impl.h"
 
 void rd_notify_opened_cb(void *ctx)
@@ -45,9 +46,15 @@ void rd_notify_received_cb(void *ctx, const redisReply *r)
     if (!span_equal(kind, SPAN_LITERAL("message")) || !space ||
         strtoul(text.at, NULL, 10) == s->sh.facts.epoch)
         return;
+    size_t len = text.len - (size_t)(space + 1 - text.at), sign = strlen(REDIS_SIGN_CANCEL);
+    if (len > sign && memcmp(space + 1, REDIS_SIGN_CANCEL, sign) == 0) {
+        shared_events_cancel(&s->sh, space + 1 + sign); /* hiredis ends each text with a NUL */
+        shared_events_call(&s->sh);
+        return;
+    }
     /* A job there may be due before anything this node knows of. */
     s->sh.tick_wanted = true;
     s->contended = true;
-    shared_watches_wake(&s->sh, span_of(space + 1, text.len - (size_t)(space + 1 - text.at)));
+    shared_watches_wake(&s->sh, span_of(space + 1, len));
     rd_pipeline_later(s);
 }

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: a ring of what this node did, told after the commit, and of keys that others changed.
- * What else other nodes do makes no events here; a listener who wants everything asks each node. */
+/* Events: a ring of what this node did, told after the commit, and of keys that others changed and
+ * cancels that others requested, since the worker of the job may listen here. What else other nodes
+ * do makes no events here; a listener who wants everything asks each node. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 
@@ -24,6 +29,7 @@ static uint64_t oldest(const struct shared *s)
 
 int shared_events_init(struct shared *s)
 {
+    progress_pace_init(&s->pace);
     s->events = mem_array(EVENT_RING, sizeof *s->events);
     return s->events ? 0 : -ERR_NOMEM;
 }
@@ -35,6 +41,7 @@ void shared_events_free(struct shared *s)
         mem_free(s->events[i].subject);
     }
     mem_free(s->events);
+    progress_pace_done(&s->pace);
 }
 
 /* What the subject of an event is depends on its kind. */
@@ -60,6 +67,8 @@ static char *keep(char *old, struct span text)
 /* Without memory for a text the event has none. */
 static void push(struct shared *s, const struct happened *h)
 {
+    if (h->kind == EVENT_PROGRESS && !progress_pace_take(&s->pace, h->job.seq, h->at.ms))
+        return;
     struct told_event *e = slot(s, ++s->event_last);
     struct job j = h->job;
     e->queue = keep(e->queue, h->queue);
@@ -91,6 +100,36 @@ void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t
                        struct wall_time at)
 {
     struct happened h = {.kind = kind, .at = at, .subject = key, .count = version};
+    push(s, &h);
+}
+
+size_t shared_cancel_text(const struct happened *h, char out[CANCEL_TEXT_BYTES])
+{
+    int len =
+        snprintf(out, CANCEL_TEXT_BYTES, "%" PRIu64 " %" PRIu64 " %u %u %.*s", h->job.seq,
+                 h->job.id_hi, h->job.failures, h->job.crashes, (int)h->queue.len, h->queue.at);
+    return (size_t)len;
+}
+
+void shared_events_cancel(struct shared *s, const char *text)
+{
+    uint64_t number[4];
+    char *end = NULL;
+    for (size_t i = 0; i < 4; i++, text = end + 1) {
+        number[i] = strtoull(text, &end, 10);
+        if (end == text || *end != ' ') {
+            shared_events_gap(s); /* every client of the store may write to the channel */
+            return;
+        }
+    }
+    struct happened h = {.kind = EVENT_CANCEL_REQUESTED,
+                         .at = {shared_now(s)},
+                         .job = {.seq = number[0],
+                                 .id_hi = number[1],
+                                 .failures = (uint16_t)number[2],
+                                 .crashes = (uint16_t)number[3],
+                                 .state = STATE_RUNNING},
+                         .queue = span_of(text, strnlen(text, LIMIT_QUEUE_NAME_BYTES))};
     push(s, &h);
 }
 

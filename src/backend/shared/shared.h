@@ -28,6 +28,7 @@
 #include "base/digest/random.h"
 #include "base/mem.h"
 #include "core/limits.h"
+#include "core/progress.h"
 
 #define EVENT_RING 16384u
 #define UNIT_OPS_MAX 1000
@@ -95,6 +96,7 @@ struct shared {
     struct watch_entry *watches;
     struct told_event *events;
     uint64_t event_last;
+    struct progress_pace pace;
     uint64_t event_floor; /* those before it are not told any more: some between are not known */
     backend_news_fn news;
     void *news_ctx;
@@ -218,6 +220,11 @@ void shared_events_take(struct shared *s, const struct unit *u); /* it is durabl
 /* Another node has changed this key. */
 void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t version,
                        struct wall_time at);
+/* Another node was asked to cancel a running job: what it tells the others, and what they make of
+ * it. */
+#define CANCEL_TEXT_BYTES (80 + LIMIT_QUEUE_NAME_BYTES)
+size_t shared_cancel_text(const struct happened *h, char out[CANCEL_TEXT_BYTES]);
+void shared_events_cancel(struct shared *s, const char *text);
 void shared_events_gap(struct shared *s);  /* something may have happened that is not known */
 void shared_events_call(struct shared *s); /* from the loop */
 size_t shared_events(const struct backend *b, uint64_t after, uint64_t kinds,

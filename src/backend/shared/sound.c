@@ -50,6 +50,8 @@ static bool texts_right(const struct job_extra *x)
 static bool lease_right(const struct row *r)
 {
     return r->lease_ms <= LIMIT_LEASE_MS && time_right(r->until_ms) &&
+           r->limits.timeout_ms <= LIMIT_TIMEOUT_MS &&
+           r->limits.cancel_grace_ms <= LIMIT_LEASE_MS && time_right(r->limits.cancel_at.ms) &&
            time_right(r->started_at.ms) && r->worker.len <= LIMIT_WORKER_BYTES &&
            r->word <= OP_KIND_COUNT && r->word_state < STATE_COUNT && time_right(r->word_run_at.ms);
 }

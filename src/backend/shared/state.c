@@ -65,8 +65,13 @@ static struct job *key_rival(struct ops *o, const struct job *j)
 static bool job_lease(const struct ops *o, const struct job *j, struct lease_state *ret)
 {
     const struct row *r = row_of(j);
-    (void)o;
-    *ret = (struct lease_state){r->token, r->lease_ms, r->worker};
+    int64_t limit = limit_at_ms(&r->limits, r->started_at);
+    *ret = (struct lease_state){.token = r->token,
+                                .lease_ms = r->lease_ms,
+                                .worker = r->worker,
+                                .limits = r->limits,
+                                .limit_left_ms = limit == INT64_MAX ? limit : limit - o->now.ms,
+                                .limited = limit <= r->until_ms};
     return j->state == STATE_RUNNING;
 }
 
@@ -502,7 +507,7 @@ static bool job_remove(struct ops *o, struct job *j)
 
 void unit_lease_ran_out(struct unit *u, struct row *r)
 {
-    u->nomem |= !ops_lease_timed_out(unit_ops(u), &r->job);
+    u->nomem |= !ops_lease_ended(unit_ops(u), &r->job);
 }
 
 void unit_lease_restarted(struct unit *u, struct row *r)

@@ -55,7 +55,8 @@ struct row {
     struct wqueue *q;
     struct job_token token; /* of the newest lease, also when it is over */
     uint32_t lease_ms;
-    int64_t until_ms;
+    int64_t until_ms;           /* no later than its limits allow */
+    struct lease_limits limits; /* while it runs */
     struct span worker;
     uint64_t nonce;
     struct job_ref holder; /* the last trigger's job that took it; holds it while lease_ms is 0 */
@@ -73,7 +74,8 @@ struct row {
     bool fresh;       /* not in the store yet */
     bool moved;       /* fresh, but it comes as it was elsewhere */
     bool changed, gone;
-    bool set_payload, set_result, set_error, set_note;
+    bool set_payload, set_result, set_error, set_note, set_report;
+    struct span progress, log; /* with set_report: to be written, and to be added; empty = none */
     /* for stores that keep a job as one piece of bytes */
     struct span packed; /* as it was loaded; empty = it was not */
     bool attempted;     /* an attempt of it was ended by this unit */

@@ -3,6 +3,7 @@
  * attempts, the last word about a lease, the holder of a unique key, and the event. */
 #include "backend/shared/shared.h"
 #include "base/check.h"
+#include "core/progress.h"
 #include "core/retention.h"
 
 static void count(struct wqueue *q, const struct job *j, int64_t n)
@@ -188,6 +189,13 @@ static uint8_t word_of(uint8_t reason)
     return reason == REASON_RELEASED ? OP_RELEASE : OP_TICK;
 }
 
+/* Until then the lease lasts, or until its first limit. */
+static void lease_until(struct row *r, int64_t ms)
+{
+    int64_t limit = limit_at_ms(&r->limits, r->started_at);
+    r->until_ms = ms < limit ? ms : limit;
+}
+
 /* The lease is over; the last word about it is kept with its token. */
 static void end_lease(struct row *r, uint8_t word)
 {
@@ -198,13 +206,15 @@ static void end_lease(struct row *r, uint8_t word)
     }
     r->nonce = 0;
     r->until_ms = 0;
+    r->limits = (struct lease_limits){0};
 }
 
 static void tally_attempt(struct wqueue *q, uint8_t reason, uint8_t error_kind,
                           struct wall_time since, struct wall_time at)
 {
-    bool failed = reason == REASON_FAILED || reason == REASON_REJECTED;
-    bool crashed = reason == REASON_TIMED_OUT || reason == REASON_CRASH_LOOP;
+    bool failed =
+        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
+    bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
     if (failed)
         tally(q, error_kind == ERROR_BUSINESS ? TALLY_FAILED_BUSINESS : TALLY_FAILED_APP, 1);
     if (crashed)
@@ -229,9 +239,9 @@ static void take_ready(struct unit *u, struct row *r, const struct job *before,
 
 static uint8_t back_event(uint8_t reason)
 {
-    if (reason == REASON_FAILED)
+    if (reason == REASON_FAILED || reason == REASON_TIMED_OUT)
         return EVENT_RETRIED;
-    return reason == REASON_TIMED_OUT ? EVENT_CRASHED : EVENT_RELEASED;
+    return reason == REASON_LEASE_EXPIRED ? EVENT_CRASHED : EVENT_RELEASED;
 }
 
 static void keep_error(struct row *r, uint8_t kind, struct span error)
@@ -341,12 +351,21 @@ static void take_claimed(struct unit *u, struct row *r, const struct job *before
     r->word = 0;
     r->token = c->token;
     r->lease_ms = c->lease_ms;
-    r->until_ms = c->at.ms + c->lease_ms;
+    r->limits = (struct lease_limits){.timeout_ms = c->timeout_ms};
     r->worker = c->worker;
     r->started_at = c->at;
+    lease_until(r, c->at.ms + c->lease_ms);
 }
 
 /* --- records that leave the job where it is --- */
+
+static void take_cancel_requested(struct unit *u, struct row *r, const struct job *before,
+                                  const struct record *rec)
+{
+    (void)u, (void)before;
+    CHECK(apply_cancel_requested(&r->job, &rec->job_cancel_requested, &r->limits) == 0);
+    lease_until(r, r->until_ms);
+}
 
 static void take_extended(struct unit *u, struct row *r, const struct job *before,
                           const struct record *rec)
@@ -354,7 +373,7 @@ static void take_extended(struct unit *u, struct row *r, const struct job *befor
     (void)before;
     CHECK(apply_extended(&r->job, &rec->job_extended) == 0);
     r->lease_ms = rec->job_extended.lease_ms;
-    r->until_ms = u->now.ms + r->lease_ms;
+    lease_until(r, u->now.ms + r->lease_ms);
     r->changed = true;
 }
 
@@ -387,6 +406,30 @@ static void take_noted(struct unit *u, struct row *r, const struct job *before,
         keep_error(r, n->error_kind, n->error);
 }
 
+static struct span log_added(struct unit *u, struct span log, struct span more)
+{
+    char *text = log.len ? unit_alloc(u, log.len + more.len) : NULL;
+    if (!text)
+        return more; /* nothing came before it, or the unit fails for lack of memory */
+    memcpy(text, log.at, log.len);
+    memcpy(text + log.len, more.at, more.len);
+    return joblog_tail(span_of(text, log.len + more.len));
+}
+
+static void take_report(struct unit *u, struct row *r, const struct job *before,
+                        const struct record *rec)
+{
+    (void)before;
+    CHECK(apply_reported(&r->job) == 0);
+    r->set_report = true;
+    if (rec->kind == REC_JOB_LOGGED) {
+        r->log = log_added(u, r->log, rec->job_report.text);
+        return;
+    }
+    r->progress = rec->job_report.text;
+    unit_tell(u, EVENT_PROGRESS, r);
+}
+
 /* Where a queue keeps none of its done jobs, they go with the record that ends them; the tick
  * removes the rest of what queues do not keep. */
 static void drop_unkept(struct unit *u, struct row *r)
@@ -411,9 +454,12 @@ static const struct {
     [REC_JOB_CANCELLED] = {take_cancelled, EVENT_CANCELLED},
     [REC_JOB_REQUEUED] = {take_requeued, EVENT_REQUEUED},
     [REC_JOB_PATCHED] = {take_patched, EVENT_PATCHED},
+    [REC_JOB_CANCEL_REQUESTED] = {take_cancel_requested, EVENT_CANCEL_REQUESTED},
     [REC_JOB_EXTENDED] = {take_extended, EVENT_KIND_COUNT},
     [REC_JOB_PRIORITY] = {take_priority, EVENT_KIND_COUNT},
     [REC_JOB_NOTED] = {take_noted, EVENT_KIND_COUNT},
+    [REC_JOB_PROGRESS] = {take_report, EVENT_KIND_COUNT},
+    [REC_JOB_LOGGED] = {take_report, EVENT_KIND_COUNT},
 };
 
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec)

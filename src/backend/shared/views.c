@@ -8,6 +8,7 @@ static void view_lease(const struct row *row, struct wall_time now, struct job_v
 {
     ret->token = row->token;
     ret->lease_ms = row->lease_ms;
+    ret->limits = row->limits;
     ret->worker = row->worker;
     ret->started_at = row->started_at;
     if (row->lease_ms)

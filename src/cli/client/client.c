@@ -90,6 +90,8 @@ static const struct option enqueue_options[] = {
      OPTION_TEXT},
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
     {"lease", 0, "DURATION", "how long a claim holds the job", OPTION_DURATION},
+    {"timeout", 0, "DURATION", "how long an attempt may run, however often its lease is extended",
+     OPTION_DURATION},
     {"backoff", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
     {"expires_at", 0, "TIME", "the job becomes dead if it is not started by this time",
      OPTION_TEXT},
@@ -160,12 +162,21 @@ static const struct option jobs_options[] = {
 static const struct option cancel_options[] = {
     CLIENT_OPTIONS,
     FILTER_OPTIONS("jobs in these states; required"),
+    {"force", 'f', NULL, "take running jobs from their workers at once", OPTION_FLAG},
 };
 
 static const struct option requeue_options[] = {
     CLIENT_OPTIONS,
     FILTER_OPTIONS("jobs in these states (dead)"),
     {"delay", 'd', "DURATION", "with an ID: the job is ready after this time", OPTION_DURATION},
+};
+
+static const struct option plain_options[] = {CLIENT_OPTIONS};
+
+static const struct option progress_options[] = {
+    CLIENT_OPTIONS,
+    {"token", 't', "TOKEN", "the lease token of the claim", OPTION_TEXT},
+    {"lease", 'l', "DURATION", "also extend the lease, from now on", OPTION_DURATION},
 };
 
 static const struct option stats_options[] = {
@@ -318,9 +329,21 @@ const struct command client_commands[] = {
      COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
     {"cancel", "[ID...]", "cancel jobs",
      "Give the IDs of the jobs, or a queue with --queue and the states of its jobs with --state\n"
-     "(scheduled, ready, running). A running job is taken from its worker.\n" ASKS(
+     "(scheduled, ready, running). The worker of a running job is told to stop. The job is\n"
+     "cancelled when the worker gives it up, and at the latest after the queue's cancel_grace_ms;\n"
+     "it is done if the worker completes it before. With --force it is cancelled at once.\n" ASKS(
          "--queue shows", "asks") EXIT_STATUS "\n",
      COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
+    {"workers", "", "show workers, what they hold and who is silent",
+     "A worker stays in the list for an hour after its last request and its last "
+     "lease.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(plain_options), 0, 0, client_workers},
+    {"progress", "ID --token TOKEN PERCENT [MESSAGE]", "report the progress of a claimed job",
+     "PERCENT is a number from 0 to 100. The job shows the newest report.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(progress_options), 2, 3, client_progress},
+    {"log", "ID", "show the log of a job",
+     "Shows the newest 64 KiB of what the workers of all attempts have logged.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(plain_options), 1, 1, client_log},
     {"stats", "[QUEUE]", "show statistics of the server or of one queue",
      "For the server: the number of waiting and running jobs, and a line for each queue. For a\n"
      "queue: its jobs by state, totals since the server started, and how long jobs waited and\n"

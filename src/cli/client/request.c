@@ -139,7 +139,8 @@ static int value_write(const struct arguments *args, const struct client_field *
         json_write_bool(w, strcmp(value, "yes") == 0);
         return 0;
     case CLIENT_FIELD_FALSE:
-        json_write_bool(w, false);
+    case CLIENT_FIELD_FLAG:
+        json_write_bool(w, f->kind == CLIENT_FIELD_FLAG);
         return 0;
     }
     return -ERR_INVALID;

@@ -34,6 +34,7 @@ enum client_field_kind {
     CLIENT_FIELD_MS_LIST,        /* a text option: durations with commas between */
     CLIENT_FIELD_YES_NO,         /* a choice option yes|no */
     CLIENT_FIELD_FALSE,          /* a flag; its presence is false */
+    CLIENT_FIELD_FLAG,           /* a flag; its presence is true */
 };
 
 struct client_field {

@@ -26,6 +26,7 @@ static const struct client_field job_fields[] = {
     {"priority_label", "priority_label", CLIENT_FIELD_TEXT},
     {"max_attempts", "max_attempts", CLIENT_FIELD_NUMBER},
     {"lease", "lease_ms", CLIENT_FIELD_NUMBER},
+    {"timeout", "timeout_ms", CLIENT_FIELD_NUMBER},
     {"backoff", "backoff_ms", CLIENT_FIELD_MS_LIST},
     {"expires_at", "expires_at", CLIENT_FIELD_TEXT},
     {"expires_in", "expires_in_ms", CLIENT_FIELD_NUMBER},

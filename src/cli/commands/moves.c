@@ -12,6 +12,8 @@
 
 static const struct client_field delay_fields[] = {{"delay", "delay_ms", CLIENT_FIELD_NUMBER}};
 
+static const struct client_field force_fields[] = {{"force", "force", CLIENT_FIELD_FLAG}};
+
 static const struct move {
     const char *name;
     const char *title;  /* as a question begins */
@@ -22,7 +24,13 @@ static const struct move {
     size_t field_count;
 } move_requeue =
     {"requeue", "Requeue", "requeued", "/requeue", NULL, delay_fields, CLIENT_COUNT(delay_fields)},
-  move_cancel = {"cancel", "Cancel", "cancelled", "/cancel", "scheduled,ready,running", NULL, 0};
+  move_cancel = {"cancel",
+                 "Cancel",
+                 "cancelled",
+                 "/cancel",
+                 "scheduled,ready,running",
+                 force_fields,
+                 CLIENT_COUNT(force_fields)};
 
 /* ---- by id ------------------------------------------------------------------------------------
  */
@@ -49,6 +57,11 @@ static int move_one(struct client_session *s, const struct move *m, const char *
     client_print_text(stdout, client_answer_text(client_answer(s), "id", &s->arena), 64);
     fputs("  ", stdout);
     client_print_text(stdout, client_answer_text(client_answer(s), "state", &s->arena), 64);
+    struct span by = client_answer_text(client_answer(s), "cancel_deadline", &s->arena);
+    if (by.len > 0) {
+        fputs("  cancel requested; the worker has until ", stdout);
+        client_print_text(stdout, by, 64);
+    }
     fputc('\n', stdout);
     return CLIENT_DONE;
 }
@@ -96,6 +109,8 @@ static int many_ask(struct client_session *s, const struct move *m, bool dry_run
         json_write_bool(&s->writer, true);
     }
     int status = client_body_fields(s, group, CLIENT_COUNT(group));
+    if (status == CLIENT_DONE && m == &move_cancel)
+        status = client_body_fields(s, m->fields, m->field_count);
     if (status == CLIENT_DONE)
         status = client_body_end(s);
     client_path_add(&s->path, "/v1/queues/");
@@ -180,7 +195,7 @@ static int move(struct client_session *s, const struct move *m)
         if (arguments_has(s->args, for_queues[i]))
             return client_complain(CLIENT_USAGE, "--%s goes with --queue",
                                    option_name(&(struct option){.name = for_queues[i]}, name));
-    if (by_queue && client_fields_given(s->args, m->fields, m->field_count))
+    if (by_queue && m == &move_requeue && client_fields_given(s->args, m->fields, m->field_count))
         return client_complain(CLIENT_USAGE, "--delay goes with an ID");
     if (by_queue && m->states && !arguments_has(s->args, "state"))
         return client_complain(CLIENT_USAGE,

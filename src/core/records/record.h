@@ -52,6 +52,7 @@ enum record_kind {
     REC_JOB_NOTED = 43,    /* label, attributes, result or error of a job that stays as it is */
     REC_JOB_PRIORITY = 44, /* of a running job, which fails or goes back with the next record */
     REC_JOB_ATTEMPT = 45,  /* behind JOB_NEW: an attempt that the job has brought along */
+    REC_JOB_CANCEL_REQUESTED = 46, /* of a running job: its lease gets an end */
     /* idempotency keys: 48 … 55 */
     REC_KEY_NEW = 48,
     /* 49 was a kind that is not written any more. */
@@ -78,8 +79,10 @@ enum record_kind {
     /* breakers: 112 … 119 */
     REC_BREAKER_PUT = 112, /* how the breaker of a target stands */
     REC_BREAKER_GONE = 113,
-    /* reserved: schedules and firings 80 … 95, ledger 120 … 127, steps and logs
-     * 128 … 143 */
+    /* what the holder of a lease reports: 128 … 143 */
+    REC_JOB_PROGRESS = 128, /* replaces what was reported before */
+    REC_JOB_LOGGED = 129,   /* entries that are added to the job's log */
+    /* reserved: schedules and firings 80 … 95, ledger 120 … 127, steps 130 … 143 */
 };
 
 struct rec_epoch {
@@ -143,7 +146,12 @@ struct rec_tally {
     struct tally add;
 };
 
-enum bulk_action { BULK_REQUEUE = 1, BULK_CANCEL = 2, BULK_REMOVE = 3 };
+enum bulk_action {
+    BULK_REQUEUE = 1,
+    BULK_CANCEL = 2, /* running jobs: a cancel is requested */
+    BULK_REMOVE = 3,
+    BULK_CANCEL_NOW = 4, /* running jobs: their leases end at once */
+};
 
 struct rec_bulk_begin {
     uint64_t bulk; /* number */
@@ -176,7 +184,8 @@ struct rec_job_ready {
 struct rec_job_claimed {
     uint64_t seq;
     struct job_token token;
-    uint32_t lease_ms; /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
+    uint32_t lease_ms;   /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
+    uint32_t timeout_ms; /* of this attempt; 0 = no limit */
     bool bound;
     struct wall_time at;
     struct span worker;
@@ -187,12 +196,18 @@ struct rec_job_extended {
     uint32_t lease_ms;
 };
 
+struct rec_job_cancel_requested {
+    uint64_t seq;
+    struct wall_time at;
+    uint32_t grace_ms;
+};
+
 /* An imported job that has an error text gets it by a record right behind its JOB_NEW: JOB_BACK
  * when it waits, JOB_DEAD when it is dead, which says again what the job is. */
 struct rec_job_back {
     uint64_t seq;
     uint8_t state;  /* ready or scheduled */
-    uint8_t reason; /* failed, timed_out (lease ran out), released, restarted */
+    uint8_t reason; /* failed, timed_out, lease_expired, released, restarted */
     uint16_t failures, crashes;
     uint32_t generation;
     struct wall_time run_at; /* unchanged when ready at once */
@@ -267,6 +282,12 @@ struct rec_job_attempt {
     uint8_t outcome, error_kind; /* outcome: not running */
     struct wall_time started_at, ended_at;
     struct span worker, error;
+};
+
+/* PROGRESS: as progress_encode writes it; LOGGED: entries of the log (core/progress.h). */
+struct rec_job_report {
+    uint64_t seq;
+    struct span text;
 };
 
 struct rec_jobs_gone {
@@ -423,6 +444,7 @@ struct record {
         struct rec_job_ready job_ready;
         struct rec_job_claimed job_claimed;
         struct rec_job_extended job_extended;
+        struct rec_job_cancel_requested job_cancel_requested;
         struct rec_job_back job_back;
         struct rec_job_done job_done;
         struct rec_job_dead job_dead;
@@ -433,6 +455,7 @@ struct record {
         struct rec_jobs_gone jobs_gone;
         struct rec_job_noted job_noted;
         struct rec_job_attempt job_attempt;
+        struct rec_job_report job_report; /* PROGRESS, LOGGED */
         struct rec_key_new key_new;
         struct rec_keys_gone keys_gone;
         struct rec_kv_set kv_set;

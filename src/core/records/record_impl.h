@@ -28,8 +28,11 @@ extern const struct record_type record_kv_from_job, record_kv_keys;
 extern const struct record_type record_job_new, record_job_ready, record_job_claimed;
 extern const struct record_type record_job_extended, record_job_back, record_job_done;
 extern const struct record_type record_job_dead, record_job_cancelled, record_job_requeued;
+extern const struct record_type record_job_cancel_requested;
 extern const struct record_type record_job_patched, record_jobs_gone;
 extern const struct record_type record_job_noted, record_job_priority, record_job_attempt;
+
+extern const struct record_type record_job_progress, record_job_logged;
 
 extern const struct record_type record_alert_put, record_alert_gone, record_alert_edge;
 extern const struct record_type record_notice_new, record_notice_tried, record_notice_gone;

@@ -183,8 +183,8 @@ static bool claimed_fits(const struct record *r)
 {
     const struct rec_job_claimed *c = &r->job_claimed;
     return seq_fits(c->seq) && c->token.counter != 0 &&
-           (c->lease_ms == 0 || lease_fits(c->lease_ms)) && wall_fits(c->at) &&
-           c->worker.len <= LIMIT_WORKER_BYTES;
+           (c->lease_ms == 0 || lease_fits(c->lease_ms)) && c->timeout_ms <= LIMIT_TIMEOUT_MS &&
+           wall_fits(c->at) && c->worker.len <= LIMIT_WORKER_BYTES;
 }
 
 static uint8_t *claimed_encode(const struct record *r, uint8_t *at)
@@ -194,6 +194,7 @@ static uint8_t *claimed_encode(const struct record *r, uint8_t *at)
     at = put_varint(at, c->token.counter);
     at = put_varint(at, c->token.epoch);
     at = put_varint(at, c->lease_ms);
+    at = put_varint(at, c->timeout_ms);
     at = put_u8(at, c->bound);
     at = put_wall(at, c->at);
     return put_span(at, c->worker);
@@ -206,6 +207,7 @@ static void claimed_decode(struct wire_in *in, struct record *ret)
     c->token.counter = take_varint(in);
     c->token.epoch = take_u32(in);
     c->lease_ms = take_u32(in);
+    c->timeout_ms = take_u32(in);
     c->bound = take_bool(in);
     c->at = take_wall(in);
     c->worker = take_text(in, LIMIT_WORKER_BYTES);
@@ -213,7 +215,7 @@ static void claimed_decode(struct wire_in *in, struct record *ret)
 
 const struct record_type record_job_claimed = {
     .name = "job_claimed",
-    .body_max = WIRE_SEQ + WIRE_U64 + 2 * WIRE_U32 + WIRE_U8 + WIRE_WALL + WIRE_LENGTH,
+    .body_max = WIRE_SEQ + WIRE_U64 + 3 * WIRE_U32 + WIRE_U8 + WIRE_WALL + WIRE_LENGTH,
     .span_bytes = claimed_span_bytes,
     .encode = claimed_encode,
     .decode = claimed_decode,
@@ -247,6 +249,36 @@ const struct record_type record_job_extended = {
     .fits = extended_fits,
 };
 
+/* ---- cancel requested ---- */
+
+static bool cancel_requested_fits(const struct record *r)
+{
+    const struct rec_job_cancel_requested *c = &r->job_cancel_requested;
+    return seq_fits(c->seq) && wall_fits(c->at) && c->at.ms > 0 && c->grace_ms <= LIMIT_LEASE_MS;
+}
+
+static uint8_t *cancel_requested_encode(const struct record *r, uint8_t *at)
+{
+    at = put_varint(at, r->job_cancel_requested.seq);
+    at = put_wall(at, r->job_cancel_requested.at);
+    return put_varint(at, r->job_cancel_requested.grace_ms);
+}
+
+static void cancel_requested_decode(struct wire_in *in, struct record *ret)
+{
+    ret->job_cancel_requested.seq = take_varint(in);
+    ret->job_cancel_requested.at = take_wall(in);
+    ret->job_cancel_requested.grace_ms = take_u32(in);
+}
+
+const struct record_type record_job_cancel_requested = {
+    .name = "job_cancel_requested",
+    .body_max = WIRE_SEQ + WIRE_WALL + WIRE_U32,
+    .encode = cancel_requested_encode,
+    .decode = cancel_requested_decode,
+    .fits = cancel_requested_fits,
+};
+
 /* ---- priority ---- */
 
 static bool priority_fits(const struct record *r)
@@ -278,8 +310,8 @@ const struct record_type record_job_priority = {
 
 /* None: only where it repeats what an imported job is. */
 #define BACK_REASONS                                                                               \
-    (1u << REASON_NONE | 1u << REASON_FAILED | 1u << REASON_TIMED_OUT | 1u << REASON_RELEASED |    \
-     1u << REASON_RESTARTED)
+    (1u << REASON_NONE | 1u << REASON_FAILED | 1u << REASON_LEASE_EXPIRED |                        \
+     1u << REASON_TIMED_OUT | 1u << REASON_RELEASED | 1u << REASON_RESTARTED)
 
 static size_t back_span_bytes(const struct record *r)
 {

@@ -230,7 +230,7 @@ static size_t bulk_begin_span_bytes(const struct record *r)
 static bool bulk_begin_fits(const struct record *r)
 {
     const struct rec_bulk_begin *b = &r->bulk_begin;
-    return b->bulk != 0 && b->action >= BULK_REQUEUE && b->action <= BULK_REMOVE &&
+    return b->bulk != 0 && b->action >= BULK_REQUEUE && b->action <= BULK_CANCEL_NOW &&
            wall_fits(b->at) && (b->states & ~STATES_ALL) == 0 && b->group.len <= LIMIT_KEY_BYTES &&
            b->seq_max <= LIMIT_SEQ;
 }

@@ -12,6 +12,7 @@
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/policy_fields.h"
+#include "core/progress.h"
 
 const enum record_kind sample_kinds[] = {
     REC_EPOCH,           REC_SEQ_BLOCK,     REC_QUEUE_PUT,      REC_QUEUE_GONE,
@@ -25,6 +26,7 @@ const enum record_kind sample_kinds[] = {
     REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,          REC_JOB_NOTED,
     REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED, REC_SCHEDULE_PASSED,
     REC_SCHEDULE_FAILED, REC_JOB_LINKED,    REC_JOB_PRIORITY,   REC_JOB_ATTEMPT,
+    REC_JOB_PROGRESS,    REC_JOB_LOGGED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -283,7 +285,7 @@ static void sample_job_new(struct random *random, struct arena *arena, struct re
 
 static void sample_job_back(struct random *random, struct arena *arena, struct record *ret)
 {
-    static const uint8_t reasons[] = {REASON_FAILED, REASON_TIMED_OUT, REASON_RELEASED,
+    static const uint8_t reasons[] = {REASON_FAILED, REASON_LEASE_EXPIRED, REASON_RELEASED,
                                       REASON_RESTARTED};
     ret->job_back = (struct rec_job_back){
         .seq = seq_value(random),
@@ -327,6 +329,19 @@ static void sample_job_patched(struct random *random, struct arena *arena, struc
         ret->job_patched.payload = bytes(random, arena, 1000);
         ret->job_patched.payload_kind = body_kind(random, ret->job_patched.payload);
     }
+}
+
+static void sample_job_progress(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct progress p = {.token = {.counter = u64(random), .epoch = (uint32_t)random_next(random)},
+                         .at = wall(random),
+                         .has_percent = random_chance(random, 50),
+                         .message = text(random, arena, LIMIT_PROGRESS_MESSAGE_BYTES),
+                         .data = SPAN_LITERAL("[1]")};
+    uint8_t *to = arena_alloc(arena, progress_bytes_max(&p));
+    CHECK(to);
+    ret->job_report = (struct rec_job_report){.seq = seq_value(random),
+                                              .text = span_of(to, progress_encode(&p, to))};
 }
 
 static void sample_job_noted(struct random *random, struct arena *arena, struct record *ret)
@@ -468,6 +483,13 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
     case REC_JOB_ATTEMPT:
         sample_job_attempt(random, arena, ret);
         break;
+    case REC_JOB_PROGRESS:
+        sample_job_progress(random, arena, ret);
+        break;
+    case REC_JOB_LOGGED:
+        ret->job_report =
+            (struct rec_job_report){.seq = seq_value(random), .text = SPAN_LITERAL("1 1 line\n")};
+        break;
     default:
         sample_jobs_gone(random, arena, ret);
         break;
@@ -598,7 +620,7 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
     case REC_BULK_BEGIN:
         ret->bulk_begin = (struct rec_bulk_begin){
             .bulk = between(random, 1, UINT64_MAX),
-            .action = (uint8_t)random_between(random, BULK_REQUEUE, BULK_REMOVE),
+            .action = (uint8_t)random_between(random, BULK_REQUEUE, BULK_CANCEL_NOW),
             .at = wall(random),
             .queue = (uint32_t)between(random, 0, UINT32_MAX),
             .states = (unsigned)random_next(random) & STATES_ALL,
@@ -1006,6 +1028,10 @@ static const struct field fields[] = {
     S(REC_JOB_NOTED, job_noted.result),
     F(REC_JOB_NOTED, job_noted.error_kind),
     S(REC_JOB_NOTED, job_noted.error),
+    F(REC_JOB_PROGRESS, job_report.seq),
+    S(REC_JOB_PROGRESS, job_report.text),
+    F(REC_JOB_LOGGED, job_report.seq),
+    S(REC_JOB_LOGGED, job_report.text),
     F(REC_JOB_ATTEMPT, job_attempt.seq),
     F(REC_JOB_ATTEMPT, job_attempt.number),
     F(REC_JOB_ATTEMPT, job_attempt.outcome),

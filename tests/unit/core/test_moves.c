@@ -338,7 +338,7 @@ static void test_hf_17_requeue_kv_6_crash_loop(void **state)
     for (uint16_t crashes = 0; crashes < 4; crashes++) {
         struct job j = running_job(50, crashes); /* failures and max_attempts do not count here */
         struct record r = lease_end_of(&j, &rules, false);
-        assert_back(&r, STATE_READY, REASON_TIMED_OUT, 0);
+        assert_back(&r, STATE_READY, REASON_LEASE_EXPIRED, 0);
         assert_int_equal(r.job_back.crashes, crashes + 1);
         assert_int_equal(r.job_back.failures, 50);
         assert_int_equal(r.job_back.error.len, 0);
@@ -357,7 +357,7 @@ static void test_hf_17_requeue_kv_6_crash_loop(void **state)
     rules.max_crashes = 0; /* no limit */
     j = running_job(0, 60000);
     r = lease_end_of(&j, &rules, false);
-    assert_back(&r, STATE_READY, REASON_TIMED_OUT, 0);
+    assert_back(&r, STATE_READY, REASON_LEASE_EXPIRED, 0);
 }
 
 /* The core's part of KV-3: a lost connection returns the job at once the first time, with the
@@ -368,14 +368,14 @@ static void test_lost_connections_back_off_from_the_second_on(void **state)
     struct job_rules rules = rules_with(LEASE_END_REQUEUE, 1, 5);
     struct job j = running_job(9, 0);
     struct record r = lease_end_of(&j, &rules, true);
-    assert_back(&r, STATE_READY, REASON_TIMED_OUT, 0);
+    assert_back(&r, STATE_READY, REASON_LEASE_EXPIRED, 0);
     assert_int_equal(r.job_back.crashes, 1);
     j = running_job(9, 1);
     r = lease_end_of(&j, &rules, true);
-    assert_back(&r, STATE_SCHEDULED, REASON_TIMED_OUT, 1000);
+    assert_back(&r, STATE_SCHEDULED, REASON_LEASE_EXPIRED, 1000);
     j = running_job(9, 2);
     r = lease_end_of(&j, &rules, true);
-    assert_back(&r, STATE_SCHEDULED, REASON_TIMED_OUT, 2000);
+    assert_back(&r, STATE_SCHEDULED, REASON_LEASE_EXPIRED, 2000);
     j = running_job(9, 4);
     r = lease_end_of(&j, &rules, true);
     assert_dead(&r, REASON_CRASH_LOOP);
@@ -388,12 +388,12 @@ static void test_hf_17_requeue_counted(void **state)
     struct job_rules rules = rules_with(LEASE_END_COUNTED, 4, 0);
     struct job j = running_job(0, 0);
     struct record r = lease_end_of(&j, &rules, false);
-    assert_back(&r, STATE_SCHEDULED, REASON_TIMED_OUT, 1000);
+    assert_back(&r, STATE_SCHEDULED, REASON_LEASE_EXPIRED, 1000);
     assert_int_equal(r.job_back.crashes, 1);
     assert_int_equal(r.job_back.failures, 0);
     j = running_job(1, 1);
     r = lease_end_of(&j, &rules, false);
-    assert_back(&r, STATE_SCHEDULED, REASON_TIMED_OUT, 4000);
+    assert_back(&r, STATE_SCHEDULED, REASON_LEASE_EXPIRED, 4000);
     j = running_job(2, 1);
     r = lease_end_of(&j, &rules, false);
     assert_dead(&r, REASON_CRASH_LOOP);
@@ -460,7 +460,7 @@ static void test_hf_17_fail_nom_9_timeout_text(void **state)
         rules.lease_ms = cases[i].lease_ms;
         struct job j = running_job(2, 0);
         struct record r = lease_end_of(&j, &rules, false);
-        assert_dead(&r, REASON_TIMED_OUT);
+        assert_dead(&r, REASON_LEASE_EXPIRED);
         assert_int_equal(r.job_dead.crashes, 1);
         assert_int_equal(r.job_dead.failures, 2);
         assert_true(span_equal(r.job_dead.error, span_text(cases[i].text)));
@@ -468,7 +468,7 @@ static void test_hf_17_fail_nom_9_timeout_text(void **state)
     struct job_rules rules = rules_with(LEASE_END_FAIL, 10, 5);
     struct job j = running_job(0, 0);
     struct record r = lease_end_of(&j, &rules, true);
-    assert_dead(&r, REASON_TIMED_OUT);
+    assert_dead(&r, REASON_LEASE_EXPIRED);
     assert_true(span_equal(r.job_dead.error, SPAN_LITERAL("Connection lost")));
 }
 
@@ -605,7 +605,7 @@ static void test_apply_back(void **state)
     struct job j = running_job(0, 0);
     struct rec_job_back r = {.seq = 42,
                              .state = STATE_SCHEDULED,
-                             .reason = REASON_TIMED_OUT,
+                             .reason = REASON_LEASE_EXPIRED,
                              .failures = 8,
                              .crashes = 9,
                              .generation = 10,
@@ -613,7 +613,7 @@ static void test_apply_back(void **state)
                              .at = NOW};
     assert_int_equal(apply_back(&j, &r), 0);
     assert_int_equal(j.state, STATE_SCHEDULED);
-    assert_int_equal(j.reason, REASON_TIMED_OUT);
+    assert_int_equal(j.reason, REASON_LEASE_EXPIRED);
     assert_int_equal(j.failures, 8);
     assert_int_equal(j.crashes, 9);
     assert_int_equal(j.generation, 10);

@@ -45,10 +45,13 @@ void batch_refuse(struct batch *b, size_t item, const struct problem *p)
 
 /* ---- the answer ---- */
 
-/* 201 when the one job is new; a list is always 200. */
+/* 201 when the one job is new, 202 when its cancel is requested; a list is always 200. */
 static unsigned batch_status(const struct batch *b)
 {
-    return !b->many && b->items[0].created ? 201 : 200;
+    if (b->many)
+        return 200;
+    bool waits = b->items[0].cancels && b->items[0].lease.cancel_by.ms != 0;
+    return b->items[0].created ? 201 : waits ? 202 : 200;
 }
 
 static void write_item(const struct batch *b, struct json_writer *w, const struct batch_item *item)
@@ -102,22 +105,15 @@ static void item_take(struct batch_item *item, const struct reply *r)
     item->relaxed = r->relaxed;
     item->spooled = r->spooled;
     item->run_at = r->run_at;
-}
-
-/* The lease as it is after an extend that did not say for how long. */
-static void item_take_view(struct batch_item *item, const struct reply *r)
-{
-    if (r->outcome == OUT_OK && r->job_count == 1)
-        item->lease_ms = r->jobs[0].lease_left_ms;
+    item->lease = r->lease;
+    item->cancels = r->kind == OP_CANCEL;
 }
 
 static void batch_reply(void *ctx, const struct reply *r)
 {
     struct batch *b = ctx;
     struct batch_item *item = &b->items[r->tag];
-    if (r->kind == OP_GET) {
-        item_take_view(item, r);
-    } else if (r->outcome == OUT_OK) {
+    if (r->outcome == OUT_OK) {
         item_take(item, r);
     } else {
         problem_of_reply(&item->problem, b->arena, r, broker_draining(b->n->broker));

@@ -11,9 +11,9 @@ struct batch_item {
     struct problem problem; /* code NONE = it went well */
     uint64_t seq, id_hi, replaced_seq;
     enum job_state state;
-    bool created, repeat, relaxed, spooled;
+    bool created, repeat, relaxed, spooled, cancels;
     struct wall_time run_at;
-    int64_t lease_ms; /* extend: from now; 0 = not known */
+    struct lease_news lease; /* extend, cancel */
 };
 
 struct batch;

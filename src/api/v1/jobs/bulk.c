@@ -6,13 +6,16 @@
 #include "api/words.h"
 #include "core/limits.h"
 
-static const char *const action_names[] = {
-    [BULK_REQUEUE] = "requeue", [BULK_CANCEL] = "cancel", [BULK_REMOVE] = "remove"};
+static const char *const action_names[] = {[BULK_REQUEUE] = "requeue",
+                                           [BULK_CANCEL] = "cancel",
+                                           [BULK_REMOVE] = "remove",
+                                           [BULK_CANCEL_NOW] = "cancel"};
 
 struct bulk_in {
     uint64_t states;
     struct span group;
     bool dry_run;
+    bool force; /* cancel: running jobs at once */
 };
 
 #define AT(member) offsetof(struct bulk_in, member)
@@ -20,6 +23,7 @@ static const struct field bulk_rows[] = {
     {"states", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     {"group", FIELD_TEXT, AT(group), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
     {"dry_run", FIELD_BOOL, AT(dry_run), 0, 0, NULL, 0},
+    {"force", FIELD_BOOL, AT(force), 0, 0, NULL, 0}, /* the last: of a cancel alone */
 };
 
 /* ---- states ---- */
@@ -146,13 +150,17 @@ static void bulk_handle(struct native *n, struct http_exchange *x, enum bulk_act
     struct bulk_in in = {0};
     struct span queue;
     struct problem p;
-    struct field_reader r = reader_of(n->broker, x, FIELDS(bulk_rows), &in, &p);
+    struct fields table = FIELDS(bulk_rows);
+    table.count -= action != BULK_CANCEL;
+    struct field_reader r = reader_of(n->broker, x, table, &in, &p);
     if (!query_none(n->broker, x) || !path_queue(x, &queue))
         return;
     if (fields_read_optional(&r, http_request(x)->body) < 0 || check_states(&r, &in, action) < 0) {
         problem_answer(x, &p);
         return;
     }
+    if (in.force)
+        action = BULK_CANCEL_NOW;
     struct dry_run dry = {action, bulk_states_meant(action, (unsigned)in.states)};
     if (in.dry_run)
         bulk_count(n, x, &dry, queue, in.group);

@@ -24,7 +24,7 @@ struct job_in {
     struct texts_in undelivered;
     struct span queue;
     uint8_t unique_mode;
-    int64_t max_attempts, max_crashes, lease_ms;
+    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
     struct backoff backoff;
 };
 
@@ -41,6 +41,7 @@ static const struct field job_rows[] = {
     {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
+    {"timeout_ms", FIELD_INT, AT(timeout_ms), 0, LIMIT_TIMEOUT_MS, NULL, 0},
     {"backoff_ms", FIELD_STEPS, AT(backoff), 0, 0, NULL, 0},
     {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
@@ -119,6 +120,7 @@ static int take_options(const struct field_reader *r, const struct job_in *in,
         .max_attempts = (uint16_t)in->max_attempts,
         .max_crashes = (uint16_t)in->max_crashes,
         .lease_ms = (uint32_t)in->lease_ms,
+        .timeout_ms = (uint32_t)in->timeout_ms,
         .has_backoff = fields_has(r, "backoff_ms") || fields_has(r, "backoff"),
         .backoff = in->backoff,
     };

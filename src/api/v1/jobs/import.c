@@ -20,7 +20,7 @@ struct import_in {
     uint8_t state, reason, error_kind;
     struct priority_in priority;
     int64_t failures, crashes;
-    int64_t max_attempts, max_crashes, lease_ms;
+    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
     struct backoff backoff;
     struct wall_time run_at, expires_at;
     struct span payload, payload_json, payload_text, payload_base64;
@@ -32,9 +32,9 @@ struct import_in {
 };
 
 /* In the order of the enums, from 1. */
-static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "timed_out",
-                                      "expired",   "cancelled", "replaced",   "released",
-                                      "restarted", "discarded", "damaged",    NULL};
+static const char *const reasons[] = {
+    "failed",   "rejected",  "crash_loop", "lease_expired", "expired",   "cancelled", "replaced",
+    "released", "restarted", "discarded",  "damaged",       "timed_out", NULL};
 static const char *const error_kinds[] = {"app", "business", NULL};
 /* In the order of enum job_damage. */
 static const char *const damages[] = {"payload", "result", "keys", "history", NULL};
@@ -52,6 +52,7 @@ static const struct field rows[] = {
     {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
+    {"timeout_ms", FIELD_INT, AT(timeout_ms), 0, LIMIT_TIMEOUT_MS, NULL, 0},
     {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
     {"created_at", FIELD_TIME, AT(created_at), 0, 0, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
@@ -229,6 +230,7 @@ static int take_options(struct import *im)
         .max_attempts = (uint16_t)in->max_attempts,
         .max_crashes = (uint16_t)in->max_crashes,
         .lease_ms = (uint32_t)in->lease_ms,
+        .timeout_ms = (uint32_t)in->timeout_ms,
         .has_backoff = fields_has(&im->reader, "backoff"),
         .backoff = in->backoff,
     };

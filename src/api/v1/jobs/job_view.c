@@ -14,6 +14,14 @@ static struct wall_time lease_until(int64_t left_ms, struct wall_time now)
     return (struct wall_time){now.ms + left_ms};
 }
 
+void cancel_write(struct json_writer *w, const struct lease_news *lease)
+{
+    if (lease->cancel_by.ms == 0)
+        return;
+    write_bool(w, "cancel", true);
+    write_time(w, "cancel_deadline", lease->cancel_by);
+}
+
 static void write_state(struct json_writer *w, const struct job *j)
 {
     write_text(w, "state", state_name((enum job_state)j->state));
@@ -41,6 +49,8 @@ static void write_options(struct json_writer *w, const struct job_view *v)
         write_uint(w, "max_crashes", o.max_crashes);
     if (o.lease_ms != 0)
         write_uint(w, "lease_ms", o.lease_ms);
+    if (o.timeout_ms != 0)
+        write_uint(w, "timeout_ms", o.timeout_ms);
     if (o.has_backoff)
         backoff_write(w, &o.backoff);
 }
@@ -56,6 +66,9 @@ static void write_times(struct json_writer *w, const struct job_view *v, struct 
         if (ends && v->lease_left_ms >= 0)
             write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
         write_span_if(w, "worker", v->worker);
+        write_time_if(w, "timeout_at", timeout_at(&v->limits, v->started_at));
+        write_time_if(w, "cancel_requested_at", v->limits.cancel_at);
+        write_time_if(w, "cancel_deadline", cancel_deadline(&v->limits));
     }
     if (v->holder.seq != 0)
         write_id(w, "job", v->holder.hi, v->holder.seq);
@@ -148,6 +161,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_attributes(w, v);
     write_uint(w, "payload_bytes", v->job.payload_bytes);
     write_result(w, v, flags);
+    progress_write(w, v->progress);
     if (flags & VIEW_HISTORY)
         write_history(w, v);
     json_write_object_end(w);
@@ -165,7 +179,11 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     write_uint(w, "max_attempts", v->max_attempts);
     write_int(w, "priority", v->job.priority);
     write_uint(w, "lease_ms", v->lease_ms);
-    write_time(w, "lease_until", lease_until(v->lease_ms, now));
+    write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
+    if (v->limits.timeout_ms != 0) {
+        write_uint(w, "timeout_ms", v->limits.timeout_ms);
+        write_time(w, "timeout_at", lease_until(v->limits.timeout_ms, now));
+    }
     write_time(w, "created_at", id_time(v->job.id_hi));
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
     write_span_if(w, "priority_label", v->extra.label);

@@ -59,6 +59,10 @@ static void write_moved(const struct batch *b, struct json_writer *w, const stru
     write_text(w, "state", state_name(item->state));
     if (item->state == STATE_SCHEDULED)
         write_time(w, "run_at", item->run_at);
+    if (item->lease.cancel_by.ms != 0) {
+        write_bool(w, "cancel_requested", true);
+        write_time(w, "cancel_deadline", item->lease.cancel_by);
+    }
 }
 
 /* The one operation of a batch of one; NULL after a problem was answered. */
@@ -78,18 +82,24 @@ static int read_body(struct batch *b, struct fields table, void *into, struct fi
     return fields_read_optional(ret, http_request(b->x)->body);
 }
 
+static const struct field cancel_rows[] = {
+    {"force", FIELD_BOOL, 0, 0, 0, NULL, 0},
+};
+
 void job_cancel_handle(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
     struct batch *b;
     struct field_reader r;
     struct problem p;
+    bool force = false;
     struct op *op = move_begin(ctx, x, OP_CANCEL, &job, &b);
     if (!op)
         return;
-    op->job.job = job;
-    if (read_body(b, (struct fields){0}, NULL, &r, &p) < 0)
+    if (read_body(b, FIELDS(cancel_rows), &force, &r, &p) < 0)
         batch_refuse(b, 0, &p);
+    else
+        op->job = (struct op_job){.job = job, .force = force};
     batch_submit(b);
 }
 

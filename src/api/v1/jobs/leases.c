@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ack, fail, extend, release: of one job by its path, or of many with an outcome each. */
 #include "api/v1/jobs/batch.h"
+#include "api/v1/jobs/job_view.h"
 #include "api/words.h"
 #include "core/limits.h"
 
@@ -81,10 +82,11 @@ static void write_lease(const struct batch *b, struct json_writer *w, const stru
     write_text(w, "state", state_name(item->state));
     if (item->state == STATE_SCHEDULED)
         write_time(w, "run_at", item->run_at);
-    if (item->lease_ms > 0) {
+    if (item->lease.left_ms > 0) {
         struct wall_time now = broker_now(b->n->broker).wall;
-        write_time(w, "lease_until", (struct wall_time){now.ms + item->lease_ms});
+        write_time(w, "lease_until", (struct wall_time){now.ms + item->lease.left_ms});
     }
+    cancel_write(w, &item->lease);
     if (item->repeat)
         write_bool(w, "repeat", true);
 }
@@ -111,14 +113,6 @@ static void take_lease(const struct word *word, const struct field_reader *r,
     }
 }
 
-/* An extend that does not say for how long is followed by a look at the lease it made. */
-static void extend_look(struct batch *b, size_t index, const struct lease_in *in)
-{
-    b->items[index].lease_ms = in->lease_ms;
-    if (in->lease_ms == 0)
-        batch_op(b, index, OP_GET)->job.job = in->job;
-}
-
 static void add_lease(struct batch *b, const struct word *word, size_t index, struct span text,
                       const struct job_ref *path)
 {
@@ -139,8 +133,6 @@ static void add_lease(struct batch *b, const struct word *word, size_t index, st
         return;
     }
     take_lease(word, &r, &in, op);
-    if (word->kind == OP_EXTEND)
-        extend_look(b, index, &in);
 }
 
 static void lease_one(struct native *n, struct http_exchange *x, const struct word *word)

@@ -47,6 +47,7 @@ static const struct field job_rows[] = {
     {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
+    {"timeout_ms", FIELD_INT, AT(timeout_ms), 0, LIMIT_TIMEOUT_MS, NULL, 0},
     {"backoff_ms", FIELD_STEPS, AT(backoff), 0, 0, NULL, 0},
     {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
     {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
@@ -105,6 +106,7 @@ int schedule_in_from(struct schedule_in *in, const struct schedule_spec *s)
                 .max_attempts = o.max_attempts,
                 .max_crashes = o.max_crashes,
                 .lease_ms = o.lease_ms,
+                .timeout_ms = o.timeout_ms,
                 .has_backoff = o.has_backoff,
                 .backoff = o.backoff},
     };
@@ -204,6 +206,7 @@ static int take_options(const struct schedule_job_in *job, const struct field_re
         .max_attempts = (uint16_t)job->max_attempts,
         .max_crashes = (uint16_t)job->max_crashes,
         .lease_ms = (uint32_t)job->lease_ms,
+        .timeout_ms = (uint32_t)job->timeout_ms,
         .has_backoff = job->has_backoff,
         .backoff = job->backoff,
     };
@@ -321,6 +324,8 @@ static void write_options(struct json_writer *w, struct span encoded)
         write_uint(w, "max_crashes", o.max_crashes);
     if (o.lease_ms != 0)
         write_uint(w, "lease_ms", o.lease_ms);
+    if (o.timeout_ms != 0)
+        write_uint(w, "timeout_ms", o.timeout_ms);
     if (o.has_backoff)
         backoff_write(w, &o.backoff);
 }

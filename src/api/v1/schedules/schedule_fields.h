@@ -11,7 +11,7 @@ struct schedule_job_in {
     int64_t delay_ms, expires_in_ms;
     struct span unique, group, correlation, label;
     uint8_t unique_mode;
-    int64_t max_attempts, max_crashes, lease_ms;
+    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
     struct backoff backoff;
     bool has_priority, has_backoff;
 };

@@ -203,6 +203,15 @@ static int take_job_extended(struct engine *e, const struct record *r)
     return 0;
 }
 
+static int take_job_cancel_requested(struct engine *e, const struct record *r)
+{
+    struct live *l = touched(e, r->job_cancel_requested.seq, NULL);
+    if (!l || !l->lease)
+        return -ERR_CORRUPT;
+    return apply_cancel_requested(&l->job, &r->job_cancel_requested,
+                                  &lease_at(e, l->lease)->limits);
+}
+
 static int take_job_priority(struct engine *e, const struct record *r)
 {
     struct live *l = touched(e, r->job_priority.seq, NULL);
@@ -225,8 +234,9 @@ static enum tally_field failed_field(uint8_t error_kind)
 static void tally_attempt(struct engine *e, struct queue *q, uint8_t reason, uint8_t error_kind,
                           struct wall_time since, struct wall_time at)
 {
-    bool failed = reason == REASON_FAILED || reason == REASON_REJECTED;
-    bool crashed = reason == REASON_TIMED_OUT || reason == REASON_CRASH_LOOP;
+    bool failed =
+        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
+    bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
     if (failed)
         tally(e, q, failed_field(error_kind), 1);
     if (crashed)
@@ -251,9 +261,9 @@ static int take_job_back(struct engine *e, const struct record *r)
     uint8_t word = word_of(r->job_back.reason);
     leases_end(e, l, word);
     jobs_moved(e, handle, STATE_RUNNING);
-    q->counts.failed += word == OP_FAIL;
+    q->counts.failed += word == OP_FAIL || r->job_back.reason == REASON_TIMED_OUT;
     q->counts.released += word == OP_RELEASE;
-    q->counts.crashed += r->job_back.reason == REASON_TIMED_OUT;
+    q->counts.crashed += r->job_back.reason == REASON_LEASE_EXPIRED;
     return 0;
 }
 
@@ -291,9 +301,9 @@ static int take_job_dead(struct engine *e, const struct record *r)
         leases_end(e, l, word);
     jobs_moved(e, handle, before);
     q->counts.died++;
-    q->counts.failed += word == OP_FAIL;
+    q->counts.failed += word == OP_FAIL || r->job_dead.reason == REASON_TIMED_OUT;
     q->counts.crashed +=
-        r->job_dead.reason == REASON_CRASH_LOOP || r->job_dead.reason == REASON_TIMED_OUT;
+        r->job_dead.reason == REASON_CRASH_LOOP || r->job_dead.reason == REASON_LEASE_EXPIRED;
     if (DEFECT(&e->config, DEFECT_DEAD_AGAIN)) {
         struct heap_entry again = {ready_order(&l->job), l->job.seq};
         CHECK(heap_push(&q->ready, again) == 0);
@@ -356,6 +366,13 @@ static int take_job_noted(struct engine *e, const struct record *r)
     if ((l->job.flags & JOB_HAS_EXTRA) && !l->extra)
         jobs_add_extra(e, l);
     return 0;
+}
+
+/* Progress and log are in the store alone. */
+static int take_job_report(struct engine *e, const struct record *r)
+{
+    struct live *l = touched(e, r->job_report.seq, NULL);
+    return l ? apply_reported(&l->job) : -ERR_CORRUPT;
 }
 
 /* It is in the store alone. */
@@ -496,6 +513,7 @@ static const take_fn takes[] = {
     [REC_JOB_READY] = take_job_ready,
     [REC_JOB_CLAIMED] = take_job_claimed,
     [REC_JOB_EXTENDED] = take_job_extended,
+    [REC_JOB_CANCEL_REQUESTED] = take_job_cancel_requested,
     [REC_JOB_BACK] = take_job_back,
     [REC_JOB_DONE] = take_job_done,
     [REC_JOB_DEAD] = take_job_dead,
@@ -527,6 +545,8 @@ static const take_fn takes[] = {
     [REC_SCHEDULE_PASSED] = take_schedule_state,
     [REC_SCHEDULE_FAILED] = take_schedule_state,
     [REC_JOB_LINKED] = take_job_linked,
+    [REC_JOB_PROGRESS] = take_job_report,
+    [REC_JOB_LOGGED] = take_job_report,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

@@ -101,7 +101,7 @@ void claim_finish(struct engine *e, struct live *l, const struct op_claim *want,
     struct lease *lease = lease_at(e, l->lease);
     struct heap_entry top;
     if (e->config.leases_wait)
-        leases_enter(e, lease, lease_now(e, e->now) + lease->lease_ms);
+        leases_enter(e, lease, lease_now(e, e->now) + lease_first_ms(lease));
     else
         leases_arm(e, lease);
     if (want->nonce)

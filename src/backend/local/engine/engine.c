@@ -114,6 +114,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     e->schedule_next = 1;
     e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
     e->event_mask = e->config.event_ring - 1;
+    progress_pace_init(&e->pace);
     e->events = mem_array(e->config.event_ring, sizeof(*e->events));
     if (!e->ring || !e->events) {
         engine_free(e);
@@ -321,6 +322,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     ret->started_at = l->job.since;
     ret->token = lease->token;
     ret->lease_ms = lease->lease_ms;
+    ret->limits = lease->limits;
     if (lease->held) {
         const struct live *holder = jobs_by_seq(e, lease->nonce, NULL);
         ret->holder = (struct job_ref){lease->nonce, holder ? holder->job.id_hi : 0};
@@ -346,6 +348,12 @@ static void op_not_dispatching(struct engine *e, const struct op *op)
     refuse(reply_new(e, op), OUT_INVALID, "this store dispatches no jobs");
 }
 
+/* One process has the store: the broker itself remembers its workers. */
+static void op_registry(struct engine *e, const struct op *op)
+{
+    reply_new(e, op);
+}
+
 /* Operations that are not decided in src/ops. */
 static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_QUEUE_GET] = op_queue_get,
@@ -354,6 +362,7 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_PEEK] = op_peek,
     [OP_LIST] = op_list,
     [OP_WORKERS] = op_workers,
+    [OP_REGISTRY] = op_registry,
     [OP_ACCEPT_CLOCK] = op_accept_clock,
     [OP_EXCEPTIONS] = op_exceptions,
     [OP_KV_GET] = op_kv_get,
@@ -512,14 +521,15 @@ static void boot_leases(struct engine *e)
         for (uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0; at; at = next) {
             struct live *l = live_at(e, at);
             next = l->next;
-            if ((l->job.flags & JOB_BOUND) && !e->config.still) {
+            struct lease *lease = lease_at(e, l->lease);
+            bool bound = (l->job.flags & JOB_BOUND) && !e->config.still;
+            if (bound && !cancel_requested(&lease->limits)) {
                 struct record rec;
                 decide_release(&l->job, (struct wall_time){0}, q->generation, e->now.wall, &rec);
                 rec.job_back.reason = REASON_RESTARTED;
                 engine_emit(e, &rec);
             } else {
-                if (lease_at(e, l->lease)->lease_ms != 0) /* else a job holds it */
-                    leases_arm(e, lease_at(e, l->lease));
+                leases_restore(e, lease);
                 e->restored_leases++;
             }
         }

@@ -31,6 +31,7 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/progress.h"
 #include "core/retention.h"
 #include "core/unique.h"
 #include "ops/enqueue.h"
@@ -70,7 +71,9 @@ static inline struct hash128 extra_unique(const struct extra *x)
 
 struct lease {
     struct job_token token;
-    int64_t until;  /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
+    int64_t until; /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
+    int64_t limit; /* lease time: until never goes beyond it; NEVER_MS = it has no limit */
+    struct lease_limits limits;
     size_t place;   /* its index in leases_end; SIZE_MAX = not there */
     uint64_t nonce; /* 0 = none */
     uint32_t nonce_prev, nonce_next;
@@ -319,6 +322,7 @@ struct engine {
     struct event *events;               /* ring, by number */
     uint64_t event_mask;                /* its size less one */
     uint64_t event_last, event_durable; /* numbers in this boot; 0 = none yet */
+    struct progress_pace pace;
     struct ghost ghosts[GHOSTS];
     size_t ghost_next;
 
@@ -674,6 +678,10 @@ uint64_t rates_bytes(const struct engine *e);
 int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r);
 /* From now on. */
 void leases_arm(struct engine *e, struct lease *l);
+void leases_restore(struct engine *e, struct lease *l); /* after a start */
+/* A cancel has just been requested; room as leases_enter says. */
+void leases_cancel_requested(struct engine *e, struct lease *l);
+int64_t lease_first_ms(const struct lease *l); /* how long it lasts unless it is extended */
 void leases_moved(void *engine, struct heap_entry entry, size_t index);
 /* Enters it to be looked at then; room must be there unless it stands there already. */
 void leases_enter(struct engine *e, struct lease *l, int64_t at);

@@ -118,6 +118,8 @@ static void adopt_orphans(struct engine *e)
             struct lease *lease = lease_at(e, live_at(e, at)->lease);
             if (lease->lease_ms != 0 || lease->held)
                 continue;
+            if (lease->until <= lease_now(e, e->now) + NO_HOLDER_MS)
+                continue; /* a requested cancel ends it sooner */
             lease->until = lease_now(e, e->now) + NO_HOLDER_MS;
             leases_enter(e, lease, lease->until);
         }
@@ -192,7 +194,7 @@ const char *holds_wrong(const struct engine *e, const struct live *l)
     const struct lease *lease = lease_at(e, l->lease);
     if (lease->held && lease->lease_ms != 0)
         return "is held by a job, but its lease has an end";
-    if (lease->held && (lease->place != SIZE_MAX || lease->until != NEVER_MS))
+    if (lease->held && lease->until != lease->limit)
         return "is held by a job, but its lease would run out";
     if (lease->held && !map64_get(&e->holds, lease->nonce))
         return "is held by a job that does not know of it";

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Leases: who holds a running job, until when, and how past leases ended.
  *
- * `until` counts in lease time. Extending only writes `until`; the heap entry keeps its old order
- * and is moved when it comes up. The ring remembers the last words (ack, fail, release) by token,
- * so that the same word said twice gets the same answer. */
+ * `until` and `limit` count in lease time. Extending only writes `until`; the heap entry keeps its
+ * old order and is moved when it comes up. What limits a lease is durable in wall time (struct
+ * lease_limits): a start computes from it how much lease time is left. The ring remembers the last
+ * words (ack, fail, release) by token, so that the same word said twice gets the same answer. */
 #include "backend/local/engine/engine_impl.h"
 
 static void nonce_link(struct engine *e, uint32_t handle)
@@ -44,7 +45,8 @@ int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r
     struct lease *l = lease_at(e, handle);
     l->token = r->token;
     l->lease_ms = r->lease_ms;
-    l->until = NEVER_MS; /* armed by the claim, or at boot */
+    l->until = l->limit = NEVER_MS; /* armed by the claim, or at boot */
+    l->limits = (struct lease_limits){.timeout_ms = r->timeout_ms};
     l->place = SIZE_MAX;
     l->worker = worker;
     l->job = job;
@@ -52,9 +54,69 @@ int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r
     return 0;
 }
 
+/* A lease without end, which a trigger's job holds, ends at its limit if it has one. */
+static void set_until(struct lease *l, int64_t now)
+{
+    int64_t until = l->lease_ms ? now + l->lease_ms : NEVER_MS;
+    l->until = until < l->limit ? until : l->limit;
+}
+
+/* The limit is no later than this long from now. */
+static void set_limit(struct lease *l, int64_t now, int64_t left_ms)
+{
+    if (now + left_ms < l->limit)
+        l->limit = now + left_ms;
+}
+
+static void begin(struct lease *l, int64_t now)
+{
+    if (l->limits.timeout_ms)
+        set_limit(l, now, l->limits.timeout_ms);
+    set_until(l, now);
+}
+
+int64_t lease_first_ms(const struct lease *l)
+{
+    bool limited = l->limits.timeout_ms && l->limits.timeout_ms < l->lease_ms;
+    return limited ? l->limits.timeout_ms : l->lease_ms;
+}
+
 void leases_arm(struct engine *e, struct lease *l)
 {
-    l->until = lease_now(e, e->now) + l->lease_ms;
+    begin(l, lease_now(e, e->now));
+    leases_enter(e, l, l->until);
+}
+
+static int64_t between(int64_t low, int64_t ms, int64_t high)
+{
+    return ms < low ? low : ms > high ? high : ms;
+}
+
+/* The time while the server was down counts; a wall clock that was set back gives no more than the
+ * whole. The connection of a bound lease is gone. */
+void leases_restore(struct engine *e, struct lease *l)
+{
+    int64_t now = lease_now(e, e->now), wall = e->now.wall.ms;
+    const struct lease_limits *limits = &l->limits;
+    const struct job *j = &live_at(e, l->job)->job;
+    if (limits->timeout_ms)
+        set_limit(l, now, between(0, timeout_at(limits, j->since).ms - wall, limits->timeout_ms));
+    if (cancel_requested(limits))
+        set_limit(l, now, between(0, cancel_deadline(limits).ms - wall, limits->cancel_grace_ms));
+    if (cancel_requested(limits) && (j->flags & JOB_BOUND) && !e->config.still)
+        l->limit = now;
+    set_until(l, now);
+    if (l->until != NEVER_MS)
+        leases_enter(e, l, l->until);
+}
+
+void leases_cancel_requested(struct engine *e, struct lease *l)
+{
+    int64_t now = lease_now(e, e->now), before = l->until;
+    set_limit(l, now, l->limits.cancel_grace_ms);
+    set_until(l, now); /* one that has not begun must come up no later than it would then */
+    if (before < l->until)
+        l->until = before;
     leases_enter(e, l, l->until);
 }
 
@@ -145,15 +207,19 @@ void engine_lease_started(struct engine *e, uint64_t seq, struct job_token token
         return;
     struct lease *lease = lease_at(e, l->lease);
     if (token_equal(lease->token, token))
-        lease->until = lease_now(e, now) + lease->lease_ms;
+        begin(lease, lease_now(e, now));
 }
 
 void leases_extended(struct engine *e, struct lease *l)
 {
-    l->until = lease_now(e, e->now) + l->lease_ms;
+    int64_t now = lease_now(e, e->now);
+    if (DEFECT(&e->config, DEFECT_TIMEOUT_EXTENDED) && l->limits.timeout_ms &&
+        !cancel_requested(&l->limits))
+        l->limit = now + l->limits.timeout_ms;
+    set_until(l, now);
     /* A shorter lease must come up sooner than its entry would. */
     if (heap_order_of(l->until) < heap_at(&e->leases_end, l->place).order)
-        leases_arm(e, l);
+        leases_enter(e, l, l->until);
 }
 
 struct live *leases_by_nonce(struct engine *e, uint64_t nonce)

@@ -73,7 +73,11 @@ static int load_lease(struct engine *e, uint32_t handle, const struct stored_job
     struct rec_job_claimed claimed = {
         .seq = j->job.seq, .token = j->token, .lease_ms = j->lease_ms, .worker = j->worker};
     int err = names_reserve(e, 1);
-    return err ? err : leases_start(e, handle, &claimed);
+    if (!err)
+        err = leases_start(e, handle, &claimed);
+    if (!err)
+        lease_at(e, live_at(e, handle)->lease)->limits = j->limits;
+    return err;
 }
 
 static int load_job(void *ctx, const struct stored_job *j)
@@ -197,6 +201,7 @@ static uint64_t seq_of(const struct record *r)
     case REC_JOB_READY:
     case REC_JOB_CLAIMED:
     case REC_JOB_EXTENDED:
+    case REC_JOB_CANCEL_REQUESTED:
     case REC_JOB_BACK:
     case REC_JOB_DONE:
     case REC_JOB_DEAD:
@@ -206,6 +211,8 @@ static uint64_t seq_of(const struct record *r)
     case REC_JOB_NOTED:
     case REC_JOB_PRIORITY:
     case REC_JOB_ATTEMPT:
+    case REC_JOB_PROGRESS:
+    case REC_JOB_LOGGED:
         /* The sequence is the first member of each of these. */
         return r->job_ready.seq;
     default:

@@ -76,7 +76,12 @@ static bool engine_lease(const struct ops *o, const struct job *j, struct lease_
     const struct lease *lease = lease_at(e, l->lease);
     *ret = (struct lease_state){.token = lease->token,
                                 .lease_ms = lease->held ? 0 : lease->lease_ms,
-                                .worker = worker_name(e, lease->worker)};
+                                .worker = worker_name(e, lease->worker),
+                                .limits = lease->limits,
+                                .limit_left_ms = INT64_MAX,
+                                .limited = lease->limit <= lease->until};
+    if (lease->limit != NEVER_MS)
+        ret->limit_left_ms = lease->limit - lease_now(e, e->now);
     return true;
 }
 
@@ -480,6 +485,8 @@ static int reserve_end(struct engine *e, struct live *l, const struct record *re
     int err = reserve_keys_left(e, &l->job, keys_left(e, rec), &bytes);
     if (!err && rec->kind == REC_JOB_DEAD)
         err = alerts_dead_reserve(e, q, &bytes);
+    if (!err && rec->kind == REC_JOB_CANCEL_REQUESTED)
+        err = heap_reserve(&e->leases_end, 1);
     if (!err)
         err = jobs_reserve(e, q, 0, 1, bytes);
     if (err)
@@ -533,6 +540,8 @@ static void engine_commit(struct ops *o, struct job *j, const struct record *rec
         queue_at(e, j->queue)->counts.acked++;
     else if (rec->kind == REC_JOB_EXTENDED)
         leases_extended(e, lease_at(e, live_of(j)->lease));
+    else if (rec->kind == REC_JOB_CANCEL_REQUESTED)
+        leases_cancel_requested(e, lease_at(e, live_of(j)->lease));
 }
 
 static bool engine_remove(struct ops *o, struct job *j)

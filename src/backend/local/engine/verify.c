@@ -302,6 +302,8 @@ static uint64_t hash_job(const struct engine *e, const struct live *l)
         const struct lease *lease = lease_at(e, l->lease);
         h = state_mix(state_mix(state_mix(h, lease->token.counter), lease->token.epoch),
                       lease->lease_ms);
+        h = state_mix(state_mix(h, lease->limits.timeout_ms), lease->limits.cancel_grace_ms);
+        h = state_mix(h, (uint64_t)lease->limits.cancel_at.ms);
         h = state_mix_span(h, worker_name(e, lease->worker));
         h = state_mix(h, lease->held ? lease->nonce : 0);
     }

@@ -9,6 +9,7 @@
 #include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/progress.h"
 
 void span_move(struct span *s, char **at)
 {
@@ -52,7 +53,7 @@ static void chain_out(struct store_memory *m, const struct kept_job *k)
 
 static void wrong_in(struct store_memory *m, struct kept_attempt *a)
 {
-    if (a->view.outcome != ATTEMPT_FAILED && a->view.outcome != ATTEMPT_CRASHED)
+    if (!attempt_went_wrong(a->view.outcome))
         return;
     a->wrong_older = m->wrong;
     if (m->wrong)
@@ -141,6 +142,15 @@ static void outcome_free(struct kept_outcome *o)
     mem_free(o);
 }
 
+static void report_free(struct kept_report *r)
+{
+    if (!r)
+        return;
+    mem_free(r->progress);
+    mem_free(r->log);
+    mem_free(r);
+}
+
 void job_blocks_free(struct store_memory *m, struct kept_job *k)
 {
     mem_free(k->worker);
@@ -148,6 +158,7 @@ void job_blocks_free(struct store_memory *m, struct kept_job *k)
     mem_free(k->extra);
     mem_free(k->undelivered);
     outcome_free(k->outcome);
+    report_free(k->report);
     attempts_free(m, k->attempts);
 }
 
@@ -267,6 +278,7 @@ static int job_claimed(struct kept_job *k, const struct rec_job_claimed *r)
         return rc;
     k->token = r->token;
     k->lease_ms = r->lease_ms;
+    k->limits = (struct lease_limits){.timeout_ms = r->timeout_ms};
     k->started_at = r->at;
     return worker_set(k, r->worker);
 }
@@ -346,6 +358,36 @@ static int job_noted(struct kept_job *k, const struct rec_job_noted *r)
     return rc || !r->has_error ? rc : error_set(k, r->error_kind, r->error);
 }
 
+static int log_add(struct kept_report *to, struct span text)
+{
+    size_t len = to->log_len + text.len;
+    char *log = mem_alloc(len);
+    if (!log)
+        return -ERR_NOMEM;
+    if (to->log_len)
+        memcpy(log, to->log, to->log_len);
+    memcpy(log + to->log_len, text.at, text.len);
+    struct span kept = joblog_tail(span_of(log, len));
+    int rc = bytes_replace(&to->log, kept);
+    if (rc == 0)
+        to->log_len = kept.len;
+    mem_free(log);
+    return rc;
+}
+
+static int job_reported(struct kept_job *k, const struct record *r)
+{
+    int rc = apply_reported(&k->job);
+    if (rc == 0 && !k->report && !(k->report = mem_zalloc(sizeof *k->report)))
+        rc = -ERR_NOMEM;
+    if (rc != 0 || r->kind == REC_JOB_LOGGED)
+        return rc ? rc : log_add(k->report, r->job_report.text);
+    rc = bytes_replace(&k->report->progress, r->job_report.text);
+    if (rc == 0)
+        k->report->progress_len = r->job_report.text.len;
+    return rc;
+}
+
 static void job_remove(struct store_memory *m, struct kept_job *k)
 {
     uint32_t handle = seqdir_get(&m->by_seq, k->job.seq);
@@ -385,6 +427,8 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
         return apply_ready(&k->job, &r->job_ready);
     case REC_JOB_CLAIMED:
         return job_claimed(k, &r->job_claimed);
+    case REC_JOB_CANCEL_REQUESTED:
+        return apply_cancel_requested(&k->job, &r->job_cancel_requested, &k->limits);
     case REC_JOB_EXTENDED:
         return job_extended(k, &r->job_extended);
     case REC_JOB_BACK:
@@ -405,6 +449,9 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
         return apply_priority(&k->job, &r->job_priority);
     case REC_JOB_ATTEMPT:
         return job_attempt(m, k, &r->job_attempt);
+    case REC_JOB_PROGRESS:
+    case REC_JOB_LOGGED:
+        return job_reported(k, r);
     }
     return -ERR_VERSION;
 }

@@ -53,6 +53,7 @@ static int load_jobs(const struct store_memory *m, const struct store_sink *sink
         struct stored_job j = {.job = k->job,
                                .token = k->token,
                                .lease_ms = k->lease_ms,
+                               .limits = k->limits,
                                .worker = span_of(k->worker, k->worker_len),
                                .started_at = job_started_at(k)};
         if (k->extra)

@@ -141,6 +141,8 @@ static int take_change(struct salvage_job *j, const struct record *r)
         return apply_claimed(&j->job, &r->job_claimed);
     case REC_JOB_EXTENDED:
         return apply_extended(&j->job, &r->job_extended);
+    case REC_JOB_CANCEL_REQUESTED:
+        return 0; /* what is saved has no lease */
     case REC_JOB_BACK:
         error_set(j, r->job_back.error_kind, r->job_back.error);
         return apply_back(&j->job, &r->job_back);

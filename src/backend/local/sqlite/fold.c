@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/moves.h"
+#include "core/progress.h"
 
 #define SLOTS_MIN 1024u
 
@@ -220,6 +221,7 @@ static int change_complete(struct store_sqlite *q, struct change *c, struct err_
     }
     if (!(c->flags & CHANGE_TOKEN)) {
         c->token = row.token;
+        c->limits = row.limits;
         c->started_at = row.started_at;
     }
     if (!(c->flags & CHANGE_LEASE))
@@ -245,6 +247,7 @@ static void change_assume(struct change *c, enum job_move move)
 static void lease_drop(struct change *c)
 {
     c->lease_ms = 0;
+    c->limits = (struct lease_limits){0};
     c->worker = (struct span){NULL, 0};
     c->flags |= CHANGE_STATE | CHANGE_LEASE | CHANGE_WORKER;
 }
@@ -266,6 +269,7 @@ static int fold_claimed(struct change *c, const struct rec_job_claimed *r)
         return rc;
     c->token = r->token;
     c->lease_ms = r->lease_ms;
+    c->limits = (struct lease_limits){.timeout_ms = r->timeout_ms};
     c->worker = r->worker;
     c->started_at = r->at;
     c->flags |= CHANGE_STATE | CHANGE_TOKEN | CHANGE_LEASE | CHANGE_WORKER;
@@ -391,6 +395,36 @@ static int fold_attempt(struct store_sqlite *q, struct change *c, const struct r
     return rc;
 }
 
+static int log_add(struct fold *f, struct change_report *to, struct span text)
+{
+    size_t len = to->log.len + text.len;
+    char *log = to->log.len ? arena_alloc(&f->texts, len) : NULL;
+    if (to->log.len == 0) {
+        to->log = text;
+        return 0;
+    }
+    if (!log)
+        return -ERR_NOMEM;
+    memcpy(log, to->log.at, to->log.len);
+    memcpy(log + to->log.len, text.at, text.len);
+    to->log = joblog_tail(span_of(log, len));
+    return 0;
+}
+
+static int fold_report(struct fold *f, struct change *c, const struct record *r)
+{
+    int rc = apply_reported(&c->job);
+    if (rc == 0 && !(c->flags & CHANGE_REPORT))
+        c->report = arena_array(&f->texts, 1, sizeof *c->report);
+    if (rc != 0 || !c->report)
+        return rc ? rc : -ERR_NOMEM;
+    c->flags |= CHANGE_REPORT;
+    if (r->kind == REC_JOB_LOGGED)
+        return log_add(f, c->report, r->job_report.text);
+    c->report->progress = r->job_report.text;
+    return 0;
+}
+
 /* These say all they change. */
 static bool says_all(enum record_kind kind)
 {
@@ -422,6 +456,8 @@ static int fold_job(struct store_sqlite *q, const struct record *r, struct chang
         return fold_acked(c, &r->job_done);
     case REC_JOB_EXTENDED:
         return fold_extended(c, &r->job_extended);
+    case REC_JOB_CANCEL_REQUESTED:
+        return apply_cancel_requested(&c->job, &r->job_cancel_requested, &c->limits);
     case REC_JOB_READY:
         return apply_ready(&c->job, &r->job_ready);
     case REC_JOB_BACK:
@@ -440,6 +476,9 @@ static int fold_job(struct store_sqlite *q, const struct record *r, struct chang
         return apply_priority(&c->job, &r->job_priority);
     case REC_JOB_ATTEMPT:
         return fold_attempt(q, c, &r->job_attempt);
+    case REC_JOB_PROGRESS:
+    case REC_JOB_LOGGED:
+        return fold_report(&q->fold, c, r);
     default:
         return -ERR_VERSION;
     }

@@ -104,6 +104,7 @@ static int view_make(struct reader_sqlite *r, sqlite3_stmt *st, bool want_body, 
     if (rc == 0 && j.job.state == STATE_RUNNING) {
         ret->token = j.token;
         ret->lease_ms = j.lease_ms;
+        ret->limits = j.limits;
         ret->lease_left_ms = -1; /* the engine knows */
         rc = read_span(st, JOB_WORKER, arena, &ret->worker);
     }

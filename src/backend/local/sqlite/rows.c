@@ -42,6 +42,11 @@ int job_from(const int64_t v[JOB_COLUMN_COUNT], struct span worker, struct store
         .worker = worker,
         .started_at = {started_at(v)},
     };
+    if (v[JOB_STATE] == STATE_RUNNING)
+        ret->limits = (struct lease_limits){
+            .timeout_ms = (uint32_t)(v[JOB_LIMITS] >> LIMITS_TIMEOUT_SHIFT),
+            .cancel_grace_ms = (uint32_t)v[JOB_LIMITS] & ((1u << LIMITS_TIMEOUT_SHIFT) - 1),
+            .cancel_at = {v[JOB_CANCEL_AT]}};
     return 0;
 }
 

@@ -109,6 +109,8 @@ static const struct column_rule jobs[] = {
     BITS("counts"),
     {"payload", VALUE_PAYLOAD, 0, (int64_t)LIMIT_PAYLOAD_BYTES << 2 | 3},
     ID("id_hi"),
+    NUMBER("limits", 0, (int64_t)LIMIT_TIMEOUT_MS << LIMITS_TIMEOUT_SHIFT | LIMIT_LEASE_MS),
+    WALL("cancel_at"),
 };
 
 static const struct column_rule aside[] = {
@@ -136,9 +138,15 @@ static const struct column_rule outcome[] = {
     TEXT("error", LIMIT_ERROR_BYTES),
 };
 
+static const struct column_rule report[] = {
+    SEQ("seq"),
+    BYTES("progress", 0, LIMIT_PROGRESS_BYTES),
+    BYTES("log", 0, LIMIT_LOG_BYTES),
+};
+
 static const struct column_rule bulks[] = {
     POSITION("bulk"),
-    NUMBER("action", BULK_REQUEUE, BULK_REMOVE),
+    NUMBER("action", BULK_REQUEUE, BULK_CANCEL_NOW),
     WALL("at"),
     NUMBER("queue", 0, UINT32_MAX - 1),
     NUMBER("states", 0, STATES_ALL),
@@ -161,7 +169,7 @@ static const struct column_rule attempts[] = {
     NUMBER("number", 1, UINT16_MAX *INT64_C(2) + 1),
     WALL("started_at"),
     WALL("ended_at"),
-    NUMBER("outcome", ATTEMPT_DONE, ATTEMPT_CANCELLED),
+    NUMBER("outcome", ATTEMPT_DONE, ATTEMPT_OUTCOME_COUNT - 1),
     NUMBER("error_kind", ERROR_APP, ERROR_BUSINESS),
     TEXT("worker", LIMIT_WORKER_BYTES),
     TEXT("error", LIMIT_ERROR_BYTES),
@@ -287,27 +295,17 @@ static const struct column_rule gone[] = {NUMBER("block", 0, STORE_SEQ_ANY >> 6)
     }
 
 const struct table_rule table_rules[TABLE_COUNT] = {
-    [TABLE_META] = TABLE(meta, false),
-    [TABLE_NUMBERS] = TABLE(numbers, false),
-    [TABLE_QUEUES] = TABLE(queues, false),
-    [TABLE_JOBS] = TABLE(jobs, false),
-    [TABLE_ASIDE] = TABLE(aside, true),
-    [TABLE_PAYLOAD] = TABLE(payload, true),
-    [TABLE_EXTRA] = TABLE(extra, true),
-    [TABLE_OUTCOME] = TABLE(outcome, true),
-    [TABLE_BULKS] = TABLE(bulks, false),
-    [TABLE_KEYS] = TABLE(keys, false),
-    [TABLE_ATTEMPTS] = TABLE(attempts, true),
-    [TABLE_KV] = TABLE(kv, false),
-    [TABLE_UNDELIVERED] = TABLE(undelivered, false),
-    [TABLE_ALERTS] = TABLE(alerts, false),
-    [TABLE_RAISED] = TABLE(raised, false),
-    [TABLE_NOTICES] = TABLE(notices, false),
-    [TABLE_BREAKERS] = TABLE(breakers, false),
-    [TABLE_HOUR] = TABLE(hour, false),
-    [TABLE_SCHEDULES] = TABLE(schedules, false),
-    [TABLE_LINKS] = TABLE(links, false),
-    [TABLE_GONE] = TABLE(gone, false),
+    [TABLE_META] = TABLE(meta, false),       [TABLE_NUMBERS] = TABLE(numbers, false),
+    [TABLE_QUEUES] = TABLE(queues, false),   [TABLE_JOBS] = TABLE(jobs, false),
+    [TABLE_ASIDE] = TABLE(aside, true),      [TABLE_PAYLOAD] = TABLE(payload, true),
+    [TABLE_EXTRA] = TABLE(extra, true),      [TABLE_OUTCOME] = TABLE(outcome, true),
+    [TABLE_REPORT] = TABLE(report, true),    [TABLE_BULKS] = TABLE(bulks, false),
+    [TABLE_KEYS] = TABLE(keys, false),       [TABLE_ATTEMPTS] = TABLE(attempts, true),
+    [TABLE_KV] = TABLE(kv, false),           [TABLE_UNDELIVERED] = TABLE(undelivered, false),
+    [TABLE_ALERTS] = TABLE(alerts, false),   [TABLE_RAISED] = TABLE(raised, false),
+    [TABLE_NOTICES] = TABLE(notices, false), [TABLE_BREAKERS] = TABLE(breakers, false),
+    [TABLE_HOUR] = TABLE(hour, false),       [TABLE_SCHEDULES] = TABLE(schedules, false),
+    [TABLE_LINKS] = TABLE(links, false),     [TABLE_GONE] = TABLE(gone, false),
 };
 
 /* ---- one value ---- */

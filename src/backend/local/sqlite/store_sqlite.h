@@ -75,8 +75,10 @@ struct span column_span(sqlite3_stmt *st, int at);
  *   counts   failures · crashes << 16 · generation << 32
  *   payload  payload_kind · payload_bytes << 2
  *   lease_ms running: the lease; done: how long the attempt took << 1 | 1 (0 = not known); else 0
+ *   limits   cancel_grace_ms · timeout_ms << 27; this and cancel_at tell of the newest lease, also
+ *            when it is over: then they mean nothing
  */
-#define JOB_COLUMN_COUNT 14
+#define JOB_COLUMN_COUNT 16
 enum job_column {
     JOB_SEQ,
     JOB_QUEUE,
@@ -92,10 +94,18 @@ enum job_column {
     JOB_COUNTS,
     JOB_PAYLOAD,
     JOB_ID_HI,
+    JOB_LIMITS,
+    JOB_CANCEL_AT,
 };
 static inline uint64_t job_marks(const struct job *j)
 {
     return (uint64_t)j->reason | (uint64_t)j->flags << MARKS_FLAGS_SHIFT;
+}
+#define LIMITS_TIMEOUT_SHIFT 27
+_Static_assert(LIMIT_LEASE_MS < 1u << LIMITS_TIMEOUT_SHIFT, "a grace time has its bits");
+static inline uint64_t job_limits(const struct lease_limits *l)
+{
+    return (uint64_t)l->cancel_grace_ms | (uint64_t)l->timeout_ms << LIMITS_TIMEOUT_SHIFT;
 }
 static inline uint64_t job_counts(const struct job *j)
 {
@@ -189,7 +199,13 @@ enum change_flag {
     CHANGE_ERROR = 1u << 10,
     CHANGE_LABEL = 1u << 11,
     CHANGE_ATTRIBUTES = 1u << 12,
+    CHANGE_REPORT = 1u << 14, /* progress or log */
     CHANGE_MARKED = 1u << 13, /* GONE, but its rows stay for now (sqlite/gone.h) */
+};
+
+/* What was reported about a job in a batch; empty = nothing. */
+struct change_report {
+    struct span progress, log;
 };
 
 /* What a batch does to one job. Spans point into the frames. */
@@ -199,13 +215,15 @@ struct change {
     unsigned
         from; /* states (mask) the row must be in for the first record to be legal; 0 = checked */
     uint32_t lease_ms;
+    struct lease_limits limits;
     uint8_t result_kind, error_kind;
     struct job job;
     struct job_token token;
     struct span worker;          /* of the newest attempt, when running or done */
     struct wall_time started_at; /* of the newest attempt */
     struct span payload, result, error;
-    struct job_extra extra; /* NEW with JOB_HAS_EXTRA; else what the flags LABEL … say */
+    struct change_report *report; /* with REPORT: in the fold's arena */
+    struct job_extra extra;       /* NEW with JOB_HAS_EXTRA; else what the flags LABEL … say */
 };
 
 /* An attempt that ended in the batch, otherwise than by an ack. */
@@ -234,7 +252,7 @@ struct fold {
     uint32_t ended_count, ended_room;
     struct rec_tally *tallies; /* in no order; some may be of the same queue and hour */
     uint32_t tally_count, tally_room;
-    struct arena texts; /* names of workers, from rows */
+    struct arena texts; /* names of workers, from rows; reports */
 };
 
 void fold_init(struct fold *f);
@@ -270,7 +288,7 @@ struct store_sqlite {
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be with the batch being applied */
     struct fold fold;
-    struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links;
+    struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links, reports;
     struct seq_bounds gones; /* blocks with marks */
     struct gone_rules gone_rules;
     struct gone_figures figures;      /* as committed */

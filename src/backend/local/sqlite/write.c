@@ -74,6 +74,12 @@ static void bind_lease(sqlite3_stmt *st, int first, const struct change *c)
     bind_text(st, first + JOB_WORKER, c->worker);
 }
 
+static void bind_limits(sqlite3_stmt *st, int first, const struct change *c)
+{
+    bind_number(st, first + JOB_LIMITS, job_limits(&c->limits));
+    bind_number(st, first + JOB_CANCEL_AT, (uint64_t)c->limits.cancel_at.ms);
+}
+
 static void bind_rest(sqlite3_stmt *st, int first, const struct job *j)
 {
     bind_number(st, first + JOB_RUN_AT, (uint64_t)j->run_at.ms);
@@ -146,6 +152,21 @@ static int write_error(struct store_sqlite *q, const struct change *c, struct er
     return write_run(q, STMT_ERROR_PUT, note);
 }
 
+static int write_report(struct store_sqlite *q, const struct change *c, struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_REPORT_PUT];
+    const struct span texts[] = {c->report->progress, c->report->log};
+    bind_number(st, 1, c->seq);
+    for (int i = 0; i < 2; i++) {
+        if (texts[i].len)
+            bind_bytes(st, 2 + i, texts[i]);
+        else
+            sqlite3_bind_null(st, 2 + i);
+    }
+    bounds_add(&q->reports, c->seq);
+    return write_run(q, STMT_REPORT_PUT, note);
+}
+
 static int write_aside(struct store_sqlite *q, const struct change *c, struct err_note *note)
 {
     sqlite3_stmt *st = q->stmts[STMT_ASIDE_PUT];
@@ -167,6 +188,7 @@ static int write_set(struct store_sqlite *q, const struct change *c, struct err_
     bind_number(st, 1, c->seq);
     bind_state(st, 1, c);
     bind_lease(st, 1, c);
+    bind_limits(st, 1, c);
     bind_rest(st, 1, &c->job);
     int rc = write_one(q, STMT_JOB_SET, "job", c->seq, note);
     return rc ? rc : write_aside(q, c, note);
@@ -184,6 +206,8 @@ static int write_bytes(struct store_sqlite *q, const struct change *c, struct er
         rc = write_result(q, c, note);
     if (rc == 0 && (c->flags & CHANGE_ERROR))
         rc = write_error(q, c, note);
+    if (rc == 0 && (c->flags & CHANGE_REPORT))
+        rc = write_report(q, c, note);
     return rc;
 }
 
@@ -200,6 +224,7 @@ static void bind_new(sqlite3_stmt *st, int first, const struct change *c)
     bind_number(st, first + JOB_QUEUE, c->job.queue);
     bind_state(st, first, c);
     bind_lease(st, first, c);
+    bind_limits(st, first, c);
     bind_rest(st, first, &c->job);
     bind_number(st, first + JOB_ID_HI, c->job.id_hi);
 }
@@ -296,7 +321,9 @@ static bool run_takes(const struct run *run, enum stmt_id id, const struct chang
     return id == STMT_JOBS_DONE ||
            (c->token.epoch == f->token.epoch &&
             c->token.counter - f->token.counter == c->seq - f->seq &&
-            c->started_at.ms == f->started_at.ms && span_equal(c->worker, f->worker));
+            c->started_at.ms == f->started_at.ms && c->limits.cancel_at.ms == 0 &&
+            f->limits.cancel_at.ms == 0 && c->limits.timeout_ms == f->limits.timeout_ms &&
+            span_equal(c->worker, f->worker));
 }
 
 /* What few jobs have goes with them in any case. */
@@ -310,6 +337,8 @@ static int write_rare_gone(struct store_sqlite *q, uint64_t first, uint64_t last
         rc = write_range(q, STMT_UNDELIVERED_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->links, first, last))
         rc = write_range(q, STMT_LINKS_GONE, first, last, note);
+    if (rc == 0 && bounds_meet(&q->reports, first, last))
+        rc = write_range(q, STMT_REPORTS_GONE, first, last, note);
     return rc;
 }
 
@@ -348,6 +377,8 @@ static int run_end(struct store_sqlite *q, struct run *run, struct err_note *not
         bind_lease(st, 1, c);
         bind_number(st, 10, c->from);
     }
+    if (run->id == STMT_JOBS_CLAIMED)
+        bind_limits(st, 1, c);
     int rc = gone_none(q, c->seq, run->last, note);
     if (rc == 0)
         rc = write_range(q, run->id, c->seq, run->last, note);

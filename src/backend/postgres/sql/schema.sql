@@ -158,6 +158,9 @@ CREATE TABLE @job (
     token_counter int8 NOT NULL DEFAULT 0,  -- … and a counter
     lease_ms int4 NOT NULL DEFAULT 0,
     until int8 NOT NULL DEFAULT 0,  -- end of the lease
+    timeout_ms int8 NOT NULL DEFAULT 0,  -- limits of the newest lease: struct lease_limits
+    cancel_grace_ms int4 NOT NULL DEFAULT 0,
+    cancel_at int8 NOT NULL DEFAULT 0,
     worker text,
     nonce int8 NOT NULL DEFAULT 0,  -- names the claim that got it; 0 = none
     started_at int8 NOT NULL DEFAULT 0,
@@ -180,7 +183,9 @@ CREATE TABLE @job (
     holder_hi int8 NOT NULL DEFAULT 0,
     payload bytea,
     result bytea,
-    error bytea
+    error bytea,
+    progress bytea,  -- of the newest attempt, if its token says so (core/progress.h)
+    log bytea
 ) ${churn};
 CREATE INDEX job_ready ON @job (queue, generation, priority DESC, seq) WHERE state = ${ready};
 CREATE INDEX job_pending ON @job (seq) WHERE state = ${ready} AND flags & ${flag_pending} <> 0;
@@ -207,7 +212,7 @@ CREATE TABLE @attempt (
     error bytea,
     PRIMARY KEY (seq, n)
 );
-CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_crashed});
+CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out});
 
 -- The last reply about a lease that is over, for a client that asks again.
 CREATE TABLE @lease_reply (
@@ -279,6 +284,15 @@ CREATE TABLE @notice (
 CREATE INDEX notice_check ON @notice (check_at, number) WHERE state = ${notice_pending};
 CREATE INDEX notice_held ON @notice (holder) WHERE holder > 0;
 CREATE INDEX notice_alert ON @notice (alert);
+
+-- What each node knows of workers.
+CREATE TABLE @worker (
+    name text COLLATE "C" NOT NULL,
+    node int4 NOT NULL,  -- epoch of the node
+    keep_until int8 NOT NULL,
+    facts bytea NOT NULL,
+    PRIMARY KEY (name, node)
+) WITH (fillfactor = 50);
 
 -- Circuit breakers of targets.
 CREATE TABLE @breaker (

@@ -58,6 +58,9 @@ enum job_column {
     JOB_ERROR_KIND,
     JOB_HOLDER,
     JOB_HOLDER_HI,
+    JOB_TIMEOUT_MS,
+    JOB_CANCEL_GRACE_MS,
+    JOB_CANCEL_AT,
     JOB_COLUMN_COUNT,
     /* where bodies are asked for, too */
     JOB_PAYLOAD = JOB_COLUMN_COUNT,

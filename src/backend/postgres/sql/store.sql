@@ -47,7 +47,8 @@ SET state = u.state, reason = u.reason, priority = u.priority, run_at = u.run_at
     u.token_epoch, token_counter = u.token_counter, lease_ms = u.lease_ms, until = u.until, worker =
     u.worker, nonce = u.nonce, started_at = u.started_at, reply = u.reply, reply_state = u.reply_state,
     reply_run_at = u.reply_run_at, outcome_counts = u.outcome_counts, holds_key = u.holds_key, holder =
-    u.holder, holder_hi = u.holder_hi
+    u.holder, holder_hi = u.holder_hi, timeout_ms = u.timeout_ms, cancel_grace_ms = u.cancel_grace_ms,
+    cancel_at = u.cancel_at
 FROM (
     SELECT unnest($1::int8[]) AS seq, unnest($2::int2[]) AS state, unnest($3::int2[]) AS reason,
         unnest($4::int8[]) AS priority, unnest($5::int8[]) AS run_at, unnest($6::int8[]) AS since,
@@ -57,7 +58,8 @@ FROM (
         worker, unnest($16::int8[]) AS nonce, unnest($17::int8[]) AS started_at, unnest($18::int2[]) AS
         reply, unnest($19::int2[]) AS reply_state, unnest($20::int8[]) AS reply_run_at, unnest($21::int8[])
         AS outcome_counts, unnest($22::bool[]) AS holds_key, unnest($23::int8[]) AS holder,
-        unnest($24::int8[]) AS holder_hi
+        unnest($24::int8[]) AS holder_hi, unnest($25::int8[]) AS timeout_ms, unnest($26::int4[]) AS
+        cancel_grace_ms, unnest($27::int8[]) AS cancel_at
 ) u
 WHERE j.seq = u.seq;
 
@@ -108,6 +110,19 @@ UPDATE @job j
 SET label = u.label, attributes = u.attributes
 FROM (
     SELECT unnest($1::int8[]) AS seq, unnest($2::text[]) AS label, unnest($3::text[]) AS attributes
+) u
+WHERE j.seq = u.seq;
+
+-- name: job_report
+-- Writes what was reported about jobs ($1): progress ($2) and entries for their logs ($3), NULL = none. Of a log
+-- the newest bytes stay.
+UPDATE @job j
+SET progress = coalesce(u.progress, j.progress),
+    log = CASE WHEN u.log IS NULL THEN j.log ELSE
+        substr(coalesce(j.log, '') || u.log, greatest(1, coalesce(length(j.log), 0) + length(u.log) -
+            ${log_bytes} + 1)) END
+FROM (
+    SELECT unnest($1::int8[]) AS seq, unnest($2::bytea[]) AS progress, unnest($3::bytea[]) AS log
 ) u
 WHERE j.seq = u.seq;
 

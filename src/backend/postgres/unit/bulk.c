@@ -36,7 +36,7 @@ void pg_bulk_begun(struct pg_store *s, struct unit *u)
 void pg_bulk_adopt(struct pg_store *s, const PGresult *r)
 {
     for (int i = 0; i < PQntuples(r); i++) {
-        uint8_t action = pg_col_kind(r, i, 1, BULK_REMOVE + 1);
+        uint8_t action = pg_col_kind(r, i, 1, BULK_CANCEL_NOW + 1);
         struct bulk *b = action ? shared_bulk_new(pg_col_bytes(r, i, 4)) : NULL;
         if (!b)
             continue;

@@ -4,7 +4,7 @@
 #include "backend/shared/sound.h"
 #include "core/records/wire.h"
 
-#define JOB_REST 200                /* what follows the fixed places of a job, without its texts */
+#define JOB_REST 224                /* what follows the fixed places of a job, without its texts */
 #define SCHEDULE_REST 200           /* of a schedule */
 #define QUEUE_REST 64               /* of a queue, without its policy */
 #define KEEP_MAX (INT64_C(1) << 52) /* scripts count in doubles */
@@ -79,7 +79,7 @@ uint8_t redis_row_bits(const struct row *r)
         bits = (uint8_t)((bits & ~ROW_RESULT) | (r->result.len ? ROW_RESULT : 0));
     if (r->set_error || r->fresh)
         bits = (uint8_t)((bits & ~ROW_ERROR) | (r->error.len ? ROW_ERROR : 0));
-    if (r->attempted)
+    if (r->attempted || r->set_report)
         bits |= ROW_ATTEMPTS;
     if (r->extra.expires_at.ms)
         bits |= ROW_EXPIRES;
@@ -117,6 +117,9 @@ static uint8_t *put_lease(uint8_t *at, const struct row *r)
     const struct job_fates *f = &r->fates;
     at = put_varint(at, r->lease_ms);
     at = put_varint(at, (uint64_t)r->until_ms);
+    at = put_varint(at, r->limits.timeout_ms);
+    at = put_varint(at, r->limits.cancel_grace_ms);
+    at = put_wall(at, r->limits.cancel_at);
     at = put_wall(at, r->started_at);
     at = put_u8(at, r->word);
     at = put_u8(at, r->word_state);
@@ -193,6 +196,9 @@ static void take_lease(struct wire_in *in, struct row *r)
     struct job_fates *f = &r->fates;
     r->lease_ms = take_u32(in);
     r->until_ms = (int64_t)take_varint(in);
+    r->limits.timeout_ms = take_u32(in);
+    r->limits.cancel_grace_ms = take_u32(in);
+    r->limits.cancel_at = take_wall(in);
     r->started_at = take_wall(in);
     r->word = take_u8(in);
     r->word_state = take_u8(in);
@@ -441,7 +447,7 @@ int redis_bulk_decode(struct span packed, struct bulk *ret, struct span *ret_gro
     ret->changed = take_varint(&in);
     ret->refused = take_varint(&in);
     *ret_group = take_span(&in);
-    return wire_ended(&in) && ret->action >= BULK_REQUEUE && ret->action <= BULK_REMOVE
+    return wire_ended(&in) && ret->action >= BULK_REQUEUE && ret->action <= BULK_CANCEL_NOW
                ? 0
                : -ERR_CORRUPT;
 }

@@ -30,7 +30,8 @@ bool rd_unit_changed(const struct unit *u)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++) {
         const struct row *r = u->rows[i];
-        changed = r->changed || r->set_payload || r->set_note || r->set_result || r->set_error;
+        changed = r->changed || r->set_payload || r->set_note || r->set_result || r->set_error ||
+                  r->set_report;
     }
     for (size_t i = 0; i < u->queue_count && !changed; i++) {
         const struct wqueue *q = u->queues[i];
@@ -385,6 +386,21 @@ static void change_hold(struct item *it)
     one(&it->args, "ZREM", "holds", span_text(epoch));
 }
 
+/* A cancel that is requested here is told to the other nodes: the worker may listen to one. */
+static void tell_cancels(struct item *it)
+{
+    const struct unit *u = &it->unit;
+    for (const struct happened *h = u->happened; h; h = h->next) {
+        char text[32 + CANCEL_TEXT_BYTES], cancel[CANCEL_TEXT_BYTES];
+        if (h->kind != EVENT_CANCEL_REQUESTED)
+            continue;
+        shared_cancel_text(h, cancel);
+        int len =
+            snprintf(text, sizeof text, "%u " REDIS_SIGN_CANCEL "%s", u->s->facts.epoch, cancel);
+        one(&it->args, "TELL", "wake", span_of(text, (size_t)len));
+    }
+}
+
 /* Other nodes hear which queues have jobs, and who says so. */
 static void tell_others(struct item *it)
 {
@@ -392,6 +408,7 @@ static void tell_others(struct item *it)
     const struct rd_store *s = rd_of_unit(u);
     if (s->sh.node.others == 0 && !s->contended)
         return;
+    tell_cancels(it);
     for (size_t i = 0; i < u->queue_count; i++) {
         const struct wqueue *q = u->queues[i];
         char text[LIMIT_QUEUE_NAME_BYTES + 32];

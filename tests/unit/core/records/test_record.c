@@ -173,7 +173,8 @@ static void test_names(void **state)
         "kv_keys",         "alert_put",     "alert_gone",    "alert_edge",     "notice_new",
         "notice_tried",    "notice_gone",   "breaker_put",   "breaker_gone",   "tally",
         "job_noted",       "schedule_put",  "schedule_gone", "schedule_fired", "schedule_passed",
-        "schedule_failed", "job_linked",    "job_priority",  "job_attempt",
+        "schedule_failed", "job_linked",    "job_priority",  "job_attempt",    "job_progress",
+        "job_logged",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -454,7 +455,7 @@ static void test_states_error_kinds_and_actions_are_checked(void **state)
                          v == PAYLOAD_JSON || v == PAYLOAD_BYTES ? 0 : -ERR_CORRUPT);
         char bulk[] = {1, (char)v, 0, 0, 0, 0, 0};
         assert_int_equal(decode_body(REC_BULK_BEGIN, bulk, sizeof bulk),
-                         v >= BULK_REQUEUE && v <= BULK_REMOVE ? 0 : -ERR_CORRUPT);
+                         v >= BULK_REQUEUE && v <= BULK_CANCEL_NOW ? 0 : -ERR_CORRUPT);
         char states[] = {1, BULK_CANCEL, 0, 0, (char)v, 0, 0};
         assert_int_equal(decode_body(REC_BULK_BEGIN, states, sizeof states),
                          v < 128 && (v & ~STATES_ALL) == 0 ? 0 : -ERR_CORRUPT);

@@ -4,7 +4,7 @@
 -- macro: job_columns
 -- The columns of `jobs` in the order of enum job_column (store_sqlite.h).
 seq, queue, state, marks, since, token_epoch, token_counter, lease_ms, worker, run_at, priority, counts,
-payload, id_hi
+payload, id_hi, limits, cancel_at
 
 -- macro: extra_columns
 seq, unique_key, group_key, correlation, label, attributes, expires_at, options

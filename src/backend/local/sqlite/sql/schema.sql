@@ -45,7 +45,9 @@ CREATE TABLE jobs (
     priority INTEGER NOT NULL,
     counts INTEGER NOT NULL,
     payload INTEGER NOT NULL,
-    id_hi INTEGER NOT NULL
+    id_hi INTEGER NOT NULL,
+    limits INTEGER NOT NULL,  -- of the newest claim: what limits its run time
+    cancel_at INTEGER NOT NULL  -- when a cancel was requested; 0 = it was not
 ) STRICT;
 
 -- Dead and cancelled jobs: what lists of them look up.
@@ -83,6 +85,13 @@ CREATE TABLE outcome (
     result_crc INTEGER NOT NULL DEFAULT 0,
     error_kind INTEGER NOT NULL DEFAULT 0,
     error TEXT
+) STRICT;
+
+-- What the holder of a lease reported: core/progress.h.
+CREATE TABLE report (
+    seq INTEGER PRIMARY KEY,
+    progress BLOB NOT NULL,
+    log BLOB NOT NULL
 ) STRICT;
 
 CREATE TABLE bulks (
@@ -126,7 +135,7 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 -- What went wrong last, and in which queue, without reading the rows.
 CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)
-    WHERE outcome IN (${attempt_failed}, ${attempt_crashed});
+    WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out});
 
 -- The highest ever given.
 CREATE TABLE numbers (

@@ -11,10 +11,11 @@ SELECT
         'running' WHEN ${done} THEN 'done' WHEN ${dead} THEN 'dead' WHEN ${cancelled} THEN 'cancelled' END
         AS state,
     CASE j.marks & ${marks_reason} WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN
-        'rejected' WHEN ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_timed_out} THEN 'timed_out'
+        'rejected' WHEN ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_lease_expired} THEN 'lease_expired'
         WHEN ${reason_expired} THEN 'expired' WHEN ${reason_cancelled} THEN 'cancelled' WHEN
         ${reason_replaced} THEN 'replaced' WHEN ${reason_released} THEN 'released' WHEN ${reason_restarted}
-        THEN 'restarted' WHEN ${reason_discarded} THEN 'discarded' WHEN ${reason_damaged} THEN 'damaged' END
+        THEN 'restarted' WHEN ${reason_discarded} THEN 'discarded' WHEN ${reason_damaged} THEN 'damaged' WHEN
+        ${reason_timed_out} THEN 'timed_out' END
         AS reason,
     j.priority AS priority,
     (${failures}) + (${crashes}) + (j.state IN (${running}, ${done})) AS attempts,
@@ -52,8 +53,8 @@ SELECT
     q.name AS queue,
     a.number AS number,
     CASE a.outcome WHEN ${attempt_running} THEN 'running' WHEN ${attempt_done} THEN 'done' WHEN
-        ${attempt_failed} THEN 'failed' WHEN ${attempt_crashed} THEN 'crashed' WHEN ${attempt_released} THEN
-        'released' WHEN ${attempt_cancelled} THEN 'cancelled' END AS outcome,
+        ${attempt_failed} THEN 'failed' WHEN ${attempt_lease_expired} THEN 'lease_expired' WHEN
+        ${attempt_timed_out} THEN 'timed_out' WHEN ${attempt_released} THEN 'released' WHEN ${attempt_cancelled} THEN 'cancelled' END AS outcome,
     a.worker AS worker,
     ${utc(nullif(a.started_at, 0))} AS started_at,
     ${utc(nullif(a.ended_at, 0))} AS ended_at,
@@ -95,8 +96,9 @@ SELECT
     j.priority AS priority,
     CASE WHEN j.state <> ${dead} THEN NULL WHEN o.error IS NOT NULL THEN o.error ELSE CASE j.marks &
         ${marks_reason} WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN 'rejected' WHEN
-        ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_timed_out} THEN 'timed_out' WHEN
-        ${reason_expired} THEN 'expired' WHEN ${reason_damaged} THEN 'damaged' END END AS error,
+        ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_lease_expired} THEN 'lease_expired' WHEN
+        ${reason_expired} THEN 'expired' WHEN ${reason_damaged} THEN 'damaged' WHEN ${reason_timed_out} THEN
+        'timed_out' END END AS error,
     iif(j.state = ${done}, CAST(o.result AS TEXT), NULL) AS results_json,
     ifnull(json_extract(x.attributes, '$.enqueued_at'), (j.id_hi >> 16) / 1000) AS enqueued_at,
     iif(j.state < ${running}, NULL, nullif(${row_started_at}, 0) / 1000) AS started_at,

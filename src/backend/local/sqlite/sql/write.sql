@@ -33,27 +33,28 @@ WHERE seq = ?1;
 -- name: job_new
 -- Creates a job. Takes one value for each column.
 INSERT INTO jobs (${job_columns})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: jobs_new
 -- The same for 16 jobs. Half the cost of a row is in starting the statement.
 INSERT OR FAIL INTO jobs (${job_columns})
-VALUES ${sixteen((?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))};
+VALUES ${sixteen((?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))};
 
 -- name: job_set
--- Changes the job ?1. Takes the columns from ?3 to ?13.
+-- Changes the job ?1. Takes the columns from ?3 to ?13 and from ?15 to ?16.
 UPDATE jobs
 SET state = ?3, marks = ?4, since = ?5, token_epoch = ?6, token_counter = ?7, lease_ms = ?8, worker = ?9,
-    run_at = ?10, priority = ?11, counts = ?12, payload = ?13
+    run_at = ?10, priority = ?11, counts = ?12, payload = ?13, limits = ?15,
+    cancel_at = ?16
 WHERE seq = ?1;
 
 -- name: jobs_claimed
 -- Changes the jobs from ?1 to ?2 that are in one of the states ?10 (a mask): they were claimed together.
 -- State (?3), marks without the bit for extra (?4), time (?5), token of the first (?6, ?7), lease (?8),
--- worker (?9).
+-- worker (?9), limits of the lease (?15, ?16).
 UPDATE OR FAIL jobs
 SET state = ?3, marks = marks & ${marks_extra} | ?4, since = ?5, token_epoch = ?6, token_counter = ?7 + (seq
-    - ?1), lease_ms = ?8, worker = ?9
+    - ?1), lease_ms = ?8, worker = ?9, limits = ?15, cancel_at = ?16
 WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1;
 
 -- name: jobs_done
@@ -96,6 +97,11 @@ WHERE seq BETWEEN ?1 AND ?2;
 -- name: attempts_gone
 -- … and their attempts.
 DELETE FROM attempts
+WHERE seq BETWEEN ?1 AND ?2;
+
+-- name: reports_gone
+-- … and what was reported about them.
+DELETE FROM report
 WHERE seq BETWEEN ?1 AND ?2;
 
 -- name: attempt_new
@@ -177,6 +183,14 @@ ON CONFLICT (seq) DO UPDATE SET result_kind = ?2, result = ?3, result_crc = ?4;
 INSERT INTO outcome (seq, error_kind, error)
 VALUES (?1, ?2, ?3)
 ON CONFLICT (seq) DO UPDATE SET error_kind = ?2, error = ?3;
+
+-- name: report_put
+-- Writes what was reported about the job ?1: its progress, or NULL; entries for its log, or NULL. Of the log the
+-- newest bytes stay.
+INSERT INTO report (seq, progress, log)
+VALUES (?1, coalesce(?2, x''), coalesce(?3, x''))
+ON CONFLICT (seq) DO UPDATE SET progress = coalesce(?2, progress), log = CASE WHEN ?3 IS NULL THEN log ELSE
+    substr(CAST(log || ?3 AS BLOB), -${log_bytes}) END;
 
 -- name: queue_put
 -- Creates or changes the queue ?1, unless it was deleted. Takes one value for each other column.

@@ -83,7 +83,7 @@ static void put_back(uint64_t seq, enum job_reason reason, const char *error)
                      .state = STATE_READY,
                      .reason = (uint8_t)reason,
                      .failures = (uint16_t)(j->failures + (reason == REASON_FAILED)),
-                     .crashes = (uint16_t)(j->crashes + (reason == REASON_TIMED_OUT)),
+                     .crashes = (uint16_t)(j->crashes + (reason == REASON_LEASE_EXPIRED)),
                      .generation = j->generation,
                      .at = {history->now.ms += 7},
                      .error = span_text(error)}};
@@ -165,8 +165,8 @@ static void assert_good(void)
 /* Every way an attempt can end, in one frame or in many: the history is the same. */
 static void every_end(bool apart)
 {
-    static const uint8_t outcomes[] = {ATTEMPT_FAILED,   ATTEMPT_CRASHED,   ATTEMPT_RELEASED,
-                                       ATTEMPT_RELEASED, ATTEMPT_CANCELLED, ATTEMPT_FAILED,
+    static const uint8_t outcomes[] = {ATTEMPT_FAILED,   ATTEMPT_LEASE_EXPIRED, ATTEMPT_RELEASED,
+                                       ATTEMPT_RELEASED, ATTEMPT_CANCELLED,     ATTEMPT_FAILED,
                                        ATTEMPT_DONE};
     static const uint32_t numbers[] = {1, 2, 3, 3, 3, 1, 1};
     static const char *const workers[] = {"a", "b", "", "d", "e", "f", "g"};
@@ -178,7 +178,7 @@ static void every_end(bool apart)
     put_claim(seq, "a");
     put_back(seq, REASON_FAILED, "first");
     put_claim(seq, "b");
-    put_back(seq, REASON_TIMED_OUT, "");
+    put_back(seq, REASON_LEASE_EXPIRED, "");
     put_claim(seq, "");
     put_back(seq, REASON_RELEASED, "");
     put_claim(seq, "d");
