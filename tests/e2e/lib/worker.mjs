@@ -3,9 +3,7 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 
-import { binary as server_binary, until } from './server.mjs';
-
-const binary = process.env.HF_WORK_BIN ?? server_binary;
+import { binary, until } from './server.mjs';
 
 const live = new Set();
 process.on('exit', () => {
