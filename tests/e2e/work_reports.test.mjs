@@ -56,14 +56,12 @@ onStores('reports of holdfast work', ['memory'], {}, (use) => {
     const home = temporaryDirectory();
     const { id } = await enqueue(use.api, queue, { payload: 1 });
     const script = `setsid -f sh -c 'echo $$ >$0; exec sleep 1000' ${home}/daemon; echo $$ >${home}/main; while :; do sleep 0.1; done`;
-    const runner = startWork(use.server, [queue, '--poll', '200ms', '--', 'sh', '-c', script]);
+    // A renewal at a third of this lease would be too late.
+    const runner = startWork(use.server, [queue, '--poll', '200ms', '--lease', '1h', '--', 'sh', '-c', script]);
     const pids = [await pidIn(path.join(home, 'main')), await pidIn(path.join(home, 'daemon'))];
-    const begun = Date.now();
     assert.equal((await use.api.post(`/v1/jobs/${id}/cancel`)).status, 202);
     for (const pid of pids) await gone(pid);
-    const took = Date.now() - begun;
     await stateOf(use.api, id, 'cancelled');
-    assert.ok(took < 20_000, `${took} ms: not at the third of the lease`);
     assert.match(runner.stderr, /warn cancelled/);
     await runner.stop();
     assert.ok(!pids.some(alive) && existsSync(home));

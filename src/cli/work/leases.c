@@ -101,7 +101,8 @@ static void stop_each(struct runner *r, struct span body, const char *member, en
         struct span id =
             item.len >= 2 && item.at[0] == '"' ? span_of(item.at + 1, item.len - 2) : item;
         struct task *t = task_find(r, id);
-        if (!t || t->ended || t->stop == TASK_LOST || t->stop == why)
+        bool known = t && (t->stop == TASK_LOST || (t->stop != TASK_GOES_ON && why != TASK_LOST));
+        if (!t || t->ended || known)
             continue;
         t->in_beat = t->in_beat && why != TASK_LOST;
         work_log_line(&r->log, LOG_WARN, why == TASK_LOST ? "lease_lost" : "cancelled",
