@@ -11,8 +11,8 @@
 #include "cli/client/answer.h"
 #include "cli/work/runner_impl.h"
 
-#define BACKOFF_MS_MIN 200
-#define BACKOFF_MS_MAX 5000
+#define BACKOFF_MS_MIN UINT64_C(200)
+#define BACKOFF_MS_MAX UINT64_C(5000)
 #define RUNNING_WAIT_MS 200
 
 void claimer_open(struct runner *r)

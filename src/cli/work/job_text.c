@@ -8,7 +8,8 @@
 
 #define LINES_BYTES_MAX ((size_t)64 << 10) /* as much as the server keeps */
 #define LINE_BYTES_MAX ((size_t)4 << 10)
-#define LINES_MAX 1000 /* in one request */
+#define LINES_MAX 1000        /* in one request */
+#define LOGGED_PER_SECOND 100 /* lines of a job in the log of the runner */
 #define MESSAGE_BYTES_MAX 512
 
 void job_text_init(struct job_text *x)
@@ -46,15 +47,36 @@ static void tail_add(struct job_text *x, struct span bytes)
     (void)!buf_append_span(&x->tail, bytes);
 }
 
+/* A command that floods its standard error must not keep the runner from renewing leases. */
+static bool line_logged(struct task *t)
+{
+    struct job_text *x = &t->text;
+    uint64_t second = runner_now(t->runner) / 1000;
+    if (x->second != second) {
+        x->second = second;
+        x->second_lines = 0;
+    }
+    return x->second_lines++ < LOGGED_PER_SECOND;
+}
+
+/* Half of it at a time, so that not every line moves the rest. */
+static void lines_shorten(struct buf *lines)
+{
+    size_t half = lines->len / 2;
+    const char *end = memchr(lines->data + half, '\n', lines->len - half);
+    front_drop(lines, end ? (size_t)(end - lines->data) + 1 : lines->len);
+}
+
 static void line_end(struct task *t)
 {
     struct job_text *x = &t->text;
-    work_log_line(&t->runner->log, LOG_INFO, "stderr", LOG_TEXT("id", t->job.id),
-                  LOG_SPAN("line", buf_span(&x->line)));
-    while (x->lines.len > 0 && x->lines.len + x->line.len + 1 > LINES_BYTES_MAX) {
-        const char *end = memchr(x->lines.data, '\n', x->lines.len);
-        front_drop(&x->lines, end ? (size_t)(end - x->lines.data) + 1 : x->lines.len);
-    }
+    if (line_logged(t))
+        work_log_line(&t->runner->log, LOG_INFO, "stderr", LOG_TEXT("id", t->job.id),
+                      LOG_SPAN("line", buf_span(&x->line)));
+    else
+        x->not_logged++;
+    if (x->lines.len + x->line.len + 1 > LINES_BYTES_MAX)
+        lines_shorten(&x->lines);
     if (!t->runner->no_log && buf_append_span(&x->lines, buf_span(&x->line)) == 0)
         (void)!buf_append(&x->lines, "\n", 1);
     buf_clear(&x->line);
@@ -81,6 +103,9 @@ void job_text_end(struct task *t)
 {
     if (t->text.line.len > 0)
         line_end(t);
+    if (t->text.not_logged > 0)
+        work_log_line(&t->runner->log, LOG_WARN, "stderr_suppressed", LOG_TEXT("id", t->job.id),
+                      LOG_INT("lines", t->text.not_logged));
 }
 
 /* How many bytes the first LINES_MAX lines have. */

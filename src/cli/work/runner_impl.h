@@ -60,6 +60,9 @@ struct job_text {
     int percent;      /* of the newest progress; -1 = only a message */
     struct buf message;
     bool progress_new; /* it was not sent yet */
+    uint64_t second;   /* the current one, and the lines that the runner has logged in it */
+    uint64_t second_lines;
+    uint64_t not_logged;
 };
 
 struct task {
