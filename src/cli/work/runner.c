@@ -261,6 +261,7 @@ static void runner_close(struct runner *r)
         task_free(LINK_OWNER(r->tasks.next, struct task, link));
     calls_close(r->calls);
     uv_run(&r->loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&r->loop) == 0);
 }
 
 int runner_run(const struct work_plan *plan)
