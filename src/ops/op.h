@@ -615,6 +615,7 @@ struct job_view {
     int64_t lease_left_ms;      /* running: until it runs out, ≥ 0; -1 = not known */
     struct span worker;         /* running */
     int64_t waited_ms;          /* claim: how long it had been ready */
+    uint32_t max_attempts;      /* claim: the job's own, or the queue's */
     uint64_t position;          /* the backend's own: of the last record its body depends on */
     struct wall_time expires_at;
     /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones

@@ -9,6 +9,8 @@
 #include "cli/client/job_text_options.h"
 #include "cli/client/session.h"
 #include "cli/commands/queue_policy.h"
+#include "cli/work/options.h"
+#include "cli/work/work.h"
 
 #define EXIT_STATUS                                                                                \
     "\n"                                                                                           \
@@ -307,6 +309,28 @@ const struct command client_commands[] = {
      "Prints each claimed job with the lease token that ack, fail, extend and release "
      "need.\n" EXIT_STATUS "\n4 no job was ready.\n",
      COMMAND_OPTIONS(claim_options), 1, COMMAND_WORDS_ANY, client_claim},
+    {"work", "QUEUE... [-- COMMAND ARGUMENT...]", "run a command for every job of a queue",
+     "Claims jobs of the queues and runs COMMAND for each, or with --url sends each to an HTTP\n"
+     "address, or with --config runs the workers that a file describes. The command gets the\n"
+     "payload on standard input, and HOLDFAST_ID, HOLDFAST_QUEUE, HOLDFAST_ATTEMPT and others in\n"
+     "its environment. Its exit status says what becomes of the job:\n"
+     "  0              acked; standard output is the result\n"
+     "  65             dead, without a retry\n"
+     "  75             released with a back-off; the attempt does not count\n"
+     "  78, 126, 127   a problem of the worker: released, uncounted; five in a row end the runner\n"
+     "  others         failed, and so does a signal; the end of standard error is the error\n"
+     "--exit changes this. Replies of --url: 2xx acked, 422 dead, 429 and 503 released until\n"
+     "Retry-After, others failed.\n"
+     "\n"
+     "The first SIGTERM or SIGINT starts the stop mode (--stop); after --stop-timeout, or at the\n"
+     "second signal, the commands are terminated and their jobs released. docs/worker.md explains\n"
+     "all of it.\n"
+     "\n"
+     "Exit status: 0 stopped, or with --until-empty nothing is left, 1 five problems of the "
+     "worker\n"
+     "in a row, or the server refused a claim, 2 wrong usage, 3 the server cannot be reached, 4\n"
+     "with --once: no job was ready, 5 with --once: the job was not acked.\n",
+     COMMAND_OPTIONS(work_options), 0, COMMAND_WORDS_ANY, work_command},
     {"ack", "ID TOKEN [RESULT]", "acknowledge a claimed job as done",
      "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is kept with the\n"
      "job.\n" EXIT_STATUS "\n",
