@@ -32,6 +32,9 @@ const struct embed_constant embed_constants[] = {
     /* outcomes of an attempt */
     {"attempt_running", ATTEMPT_RUNNING},
     {"attempt_done", ATTEMPT_DONE},
+    {"log_bytes", LIMIT_LOG_BYTES},
+    {"held_shown", WORKER_HELD_SHOWN},
+    {"workers_max", WORKERS_MAX},
     {"attempt_failed", ATTEMPT_FAILED},
     {"attempt_lease_expired", ATTEMPT_LEASE_EXPIRED},
     {"attempt_timed_out", ATTEMPT_TIMED_OUT},

@@ -287,7 +287,7 @@ static int conv_list(struct conv *c, const char *right, conv_fn element)
     int err = each_element(c, right, element);
     if (err < 0)
         return err;
-    if (l.count == 0)
+    if (l.count == 0 && !(c->f->flags & FIELD_EMPTY))
         return conv_fail(c, "%s is empty; it must have at least one element", c->f->name);
     *to = (struct texts_in){l.list, l.count};
     return 0;

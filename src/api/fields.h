@@ -41,6 +41,7 @@ enum field_flag {
     FIELD_REQUIRED = 1u << 0,
     FIELD_NULLABLE = 1u << 1, /* null stands for max, "no limit" */
     FIELD_OPTIONAL = 1u << 2, /* null stands for not given */
+    FIELD_EMPTY = 1u << 3,    /* a list may have no elements */
 };
 
 struct field {

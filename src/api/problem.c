@@ -35,6 +35,7 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_DAMAGED] = PROBLEM_DAMAGED,
     [OUT_RATE_LIMIT] = PROBLEM_RATE_LIMITED,
     [OUT_NO_SCHEDULE] = PROBLEM_NO_SCHEDULE,
+    [OUT_BREAKERS_FULL] = PROBLEM_BREAKERS_FULL,
     [OUT_NOT_DUE] = PROBLEM_NOT_DUE,
     [OUT_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
     [OUT_UNKNOWN] = PROBLEM_UNKNOWN,
@@ -123,6 +124,8 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
                   reply->kind == OP_NOTICE_DISCARD;
     if (reply->outcome == OUT_NOT_FOUND && (alert || notice))
         p->code = alert ? PROBLEM_NO_ALERT : PROBLEM_NO_NOTICE;
+    if (reply->outcome == OUT_NOT_FOUND && reply->kind == OP_BREAKER_DELETE)
+        p->code = PROBLEM_NO_BREAKER;
     if (reply->outcome == OUT_EXISTS && alert)
         p->detail = "an alert with this name exists; leave out If-None-Match to change it";
 }

@@ -25,6 +25,7 @@ enum problem_code {
     PROBLEM_NO_QUEUE,
     PROBLEM_NO_ALERT,
     PROBLEM_NO_NOTICE,
+    PROBLEM_NO_BREAKER,
     PROBLEM_NO_SCHEDULE,
     PROBLEM_NO_ROUTE,
     PROBLEM_METHOD_NOT_ALLOWED,
@@ -52,6 +53,7 @@ enum problem_code {
     PROBLEM_DRAINING,
     PROBLEM_NO_KEY,
     PROBLEM_VERSION,
+    PROBLEM_BREAKERS_FULL,
     PROBLEM_KV_FULL,
     PROBLEM_DAMAGED,
     /* The server's own refusals. */

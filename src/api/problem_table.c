@@ -52,6 +52,10 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_NO_NOTICE] =
         ROW("no_notice", 404, 0, "No such notice", "there is no notice with this id",
             "it may have been delivered; GET /v1/notices lists those that wait"),
+    [PROBLEM_NO_BREAKER] =
+        ROW("no_breaker", 404, 0, "No such breaker", "there is no breaker with this name",
+            "the first allow or report creates it, as does PUT /v1/breakers/{name}; GET "
+            "/v1/breakers lists those that exist"),
     [PROBLEM_NO_SCHEDULE] =
         ROW("no_schedule", 404, 0, "No such schedule", "there is no schedule with this name",
             "PUT /v1/schedules/{name} creates it; GET /v1/schedules lists those that exist"),
@@ -72,10 +76,10 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_LEASE_LOST] = ROW("lease_lost", 409, 0, "The lease is lost",
                                "the lease token is not that of the job's current lease",
                                "drop this work: the job may be running elsewhere or have ended"),
-    [PROBLEM_CANCELLED] =
-        ROW("cancelled", 409, 0, "The job is cancelled",
-            "the job was cancelled, or the time is over that its worker had after a cancel was requested",
-            "drop this work: nothing that the call said was recorded"),
+    [PROBLEM_CANCELLED] = ROW("cancelled", 409, 0, "The job is cancelled",
+                              "the job was cancelled, or the time is over that its worker had "
+                              "after a cancel was requested",
+                              "drop this work: nothing that the call said was recorded"),
     [PROBLEM_ILLEGAL_MOVE] =
         ROW("illegal_move", 409, 0, "Not possible in the job's state",
             "the job's `state` does not allow this", "`legal_moves` lists what it allows"),
@@ -115,6 +119,11 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_RATE_LIMITED] = ROW("rate_limited", 429, 1, "Too many jobs in a short time",
                                  "the queue's enqueue_rate lets no more jobs in for now",
                                  "try again after retry_after_ms, or raise the rate"),
+    [PROBLEM_BREAKERS_FULL] = ROW(
+        "breakers_full", 507, 0, "Too many breakers",
+        "there are as many named breakers as there may be (1000), and this name is not among them",
+        "delete breakers that are not needed; those without settings of their own are deleted "
+        "when they were not used for 7 days"),
     [PROBLEM_KV_FULL] = ROW("kv_full", 507, 0, "The key-value store is full",
                             "the key-value store holds as much as it may",
                             "delete keys, or raise kv.keys or kv.bytes"),

@@ -306,6 +306,7 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_ALERT_CLEARED] = "alert_cleared",
     [EVENT_SCHEDULE_FAILED] = "schedule_failed",
     [EVENT_SCHEDULE_FIRED] = "schedule_fired",
+    [EVENT_PROGRESS] = "progress",
 };
 
 const char *event_name(enum event_kind k)

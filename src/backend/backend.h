@@ -234,6 +234,7 @@ enum event_kind {
     EVENT_ALERT_CLEARED,   /* the same */
     EVENT_SCHEDULE_FAILED, /* a time is due and no job can be made; once per streak */
     EVENT_SCHEDULE_FIRED,  /* the job that it made */
+    EVENT_PROGRESS,        /* its worker reported; at most one a second for each job */
     EVENT_KIND_COUNT
 };
 const char *event_name(enum event_kind k); /* "enqueued", … "queue_deep" */

@@ -304,6 +304,18 @@ static int notices_out(struct reply *r, const struct fanout_numbers *n, struct a
     return 0;
 }
 
+static int workers_out(struct reply *r, const struct fanout_numbers *n, struct arena *a)
+{
+    struct worker_view *to = arena_copy(a, r->workers, r->worker_count * sizeof *to);
+    if (!to)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; i < r->worker_count; i++)
+        for (uint32_t k = 0; k < to[i].held_count; k++)
+            to[i].held[k].seq = n->seq(n->store, to[i].held[k].seq);
+    r->workers = to;
+    return 0;
+}
+
 int fanout_renumber(struct reply *r, const struct fanout_numbers *n, struct arena *a)
 {
     enum reply_family family = reply_family(r);
@@ -316,6 +328,8 @@ int fanout_renumber(struct reply *r, const struct fanout_numbers *n, struct aren
         return queues_out(r, n, a);
     else if (family == REPLY_NOTICES)
         return notices_out(r, n, a);
+    else if (family == REPLY_WORKERS)
+        return workers_out(r, n, a);
     else if (family == REPLY_ATTEMPTS)
         return attempts_out(&r->attempts, r->attempt_count, n, a);
     return 0;

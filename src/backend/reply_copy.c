@@ -68,6 +68,8 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
     v.payload = place_span(b, from->payload);
     v.result = place_span(b, from->result);
     v.error = place_span(b, from->error);
+    v.progress = place_span(b, from->progress);
+    v.log = place_span(b, from->log);
     place_extra(b, &from->extra, &v.extra);
     v.attempts = place_attempts(b, from->attempts, from->attempt_count);
     if (to)
@@ -125,6 +127,21 @@ static struct worker_view *place_workers(struct block *b, const struct reply *fr
             to[i].name = name;
     }
     return from->worker_count > 0 ? to : NULL;
+}
+
+static struct worker_entry *place_entries(struct block *b, const struct reply *from)
+{
+    struct worker_entry *to = place(b, from->entries, from->entry_count * sizeof *from->entries,
+                                    alignof(struct worker_entry));
+    for (uint32_t i = 0; i < from->entry_count; i++) {
+        struct span name = place_span(b, from->entries[i].name);
+        struct span facts = place_span(b, from->entries[i].facts);
+        if (to)
+            to[i].name = name;
+        if (to)
+            to[i].facts = facts;
+    }
+    return from->entry_count > 0 ? to : NULL;
 }
 
 static struct kv_view *place_kvs(struct block *b, const struct reply *from)
@@ -251,6 +268,9 @@ static void place_family(struct block *b, const struct reply *from, struct reply
         break;
     case REPLY_WORKERS:
         r->workers = place_workers(b, from);
+        break;
+    case REPLY_REGISTRY:
+        r->entries = place_entries(b, from);
         break;
     case REPLY_ATTEMPTS:
         r->attempts = place_attempts(b, from->attempts, from->attempt_count);

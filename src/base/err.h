@@ -18,7 +18,8 @@
     X(LOCKED, "in use by another process")                                                         \
     X(NOT_FOUND, "not found")                                                                      \
     X(CLOSED, "already closed")                                                                    \
-    X(TIMEOUT, "took too long")
+    X(TIMEOUT, "took too long")                                                                    \
+    X(UNSAFE, "the server may lose what it is given")
 
 enum err {
     ERR_OK = 0,

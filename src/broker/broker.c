@@ -102,6 +102,8 @@ static void observe(struct broker *b, const struct op *op, const struct reply *r
                 op->kind == OP_CANCEL;
     if (ends && r->outcome == OUT_OK && r->state != STATE_RUNNING && b->streams.count > 0)
         streams_lease_ended(b, r->seq);
+    if (ends && r->outcome == OUT_OK && op->kind != OP_CANCEL)
+        heartbeats_lease_ended(b, r->seq);
     if (b->deliveries)
         deliveries_observe(b->deliveries, op, r);
 }
@@ -244,12 +246,13 @@ static void news_cb(void *ctx)
 {
     struct broker *b = ctx;
     streams_news(b);
+    heartbeats_news(b);
     listeners_news(b);
 }
 
 void broker_want_news(struct broker *b)
 {
-    bool want = b->streams.count > 0 || b->listeners.count > 0;
+    bool want = b->streams.count > 0 || b->listeners.count > 0 || b->heartbeats.count > 0;
     backend_on_news(b->config.backend, want ? news_cb : NULL, b);
 }
 
@@ -261,9 +264,12 @@ static void handles_init(struct broker *b)
     /* These cannot fail: they only fill memory. */
     CHECK(uv_prepare_init(loop, &b->prepare) == 0 && uv_idle_init(loop, &b->idle) == 0);
     CHECK(uv_timer_init(loop, &b->retry_timer) == 0 && uv_timer_init(loop, &b->claims.timer) == 0);
+    CHECK(uv_timer_init(loop, &b->workers.timer) == 0 &&
+          uv_timer_init(loop, &b->heartbeats.timer) == 0);
+    b->workers.timer.data = b->heartbeats.timer.data = b;
     b->prepare.data = b->idle.data = b->retry_timer.data = b->claims.timer.data = b;
     schedules_handles(b);
-    b->open_handles = 7;
+    b->open_handles = 9;
     uv_prepare_start(&b->prepare, prepare_cb);
 }
 
@@ -292,6 +298,7 @@ int broker_open(const struct broker_config *config, struct broker **ret)
     streams_init(b);
     figures_init(b);
     workers_init(b);
+    heartbeats_init(b);
     handles_init(b);
     if (announce_open(b) != 0)
         log_event(config->log, LOG_WARN, "no_announcements", LOG_TEXT("why", "out of memory"));
@@ -311,6 +318,7 @@ static void broker_free(struct broker *b)
     streams_done(b);
     figures_done(b);
     workers_done(b);
+    heartbeats_done(b);
     schedules_done(b);
     retries_free(b);
     while (b->spare) {
@@ -344,6 +352,8 @@ void broker_maybe_closed(struct broker *b)
     uv_close((uv_handle_t *)&b->idle, handle_closed_cb);
     uv_close((uv_handle_t *)&b->retry_timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->claims.timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->workers.timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->heartbeats.timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->schedules.timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->schedules.trouble_timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->schedules.follow_timer, handle_closed_cb);
@@ -356,6 +366,7 @@ void broker_drain(struct broker *b)
     b->draining = true;
     claims_drain(b);
     streams_drain(b);
+    heartbeats_drain(b);
     listeners_drain(b);
     if (b->deliveries)
         deliveries_drain(b->deliveries);
@@ -393,6 +404,8 @@ void broker_figures(const struct broker *b, struct broker_figures *ret)
         .waiting = b->claims.parked,
         .streams = b->streams.count,
         .listeners = b->listeners.count - (b->announcer != NULL),
+        .heartbeats = b->heartbeats.count,
+        .workers = b->workers.count,
         .batches = b->batches,
         .ops = b->ops,
         .draining = b->draining,
@@ -454,6 +467,13 @@ const char *broker_webhook_refused(const struct broker *b, struct span url)
         ip_parse(parsed.host, &address) != 0)
         return NULL;
     return webhook_refused(&b->config.webhooks->policy, parsed.host, &address);
+}
+
+struct breaker_rules broker_breaker_rules(const struct broker *b)
+{
+    static const struct breaker_rules defaults = {
+        .failure_threshold = 5, .open_cooldown_seconds = 30, .half_open_probe_count = 1};
+    return b->config.webhooks ? b->config.webhooks->breaker : defaults;
 }
 
 unsigned broker_caps(const struct broker *b)

@@ -45,8 +45,7 @@ struct broker_config {
     struct backend *backend;         /* not owned; outlives the broker */
     const struct broker_label *labels; /* NULL = high 10, normal 0, low -10 */
     size_t label_count;
-    uint32_t silent_ms; /* a worker that holds jobs and gave no sign for this long is silent; 0 =
-                           60,000 */
+    uint32_t silent_ms; /* a worker that made no request for this long is silent; 0 = 60,000 */
     const struct broker_webhooks
         *webhooks; /* NULL = conditions are not watched, notices not sent */
 };
@@ -116,6 +115,7 @@ struct broker_event {
     struct job_texts; /* of its job: those that events show; its members are members of this struct
                        */
     struct backend_event event;
+    struct span progress;     /* of an event of progress: as it is by then; empty = not known */
     const struct kv_view *kv; /* a key as it is, when values are wanted; NULL = not known */
 };
 
@@ -165,9 +165,10 @@ bool broker_queue_figures_of(const struct broker *b, struct span queue,
                              struct broker_queue_figures *ret);
 
 struct broker_figures {
-    uint64_t waiting; /* claims parked now */
-    uint64_t streams, listeners;
-    uint64_t batches, ops; /* submitted so far */
+    uint64_t waiting;                        /* claims parked now */
+    uint64_t streams, listeners, heartbeats; /* heartbeats: that wait */
+    uint64_t workers;                        /* that this node remembers */
+    uint64_t batches, ops;                   /* submitted so far */
     bool draining;
     /* webhooks, since start: delivered, failed, of those refused for their address; and now */
     uint64_t notices_delivered, notices_failed, notices_refused, notices_under_way;
@@ -184,11 +185,29 @@ const char *broker_backend_kind(const struct broker *b);
  * whether that answers. */
 bool broker_uses_redis(const struct broker *b, bool *ret_up);
 
+#define WORKER_HOST_BYTES 200
+#define WORKER_VERSION_BYTES 64
+
+enum broker_worker_state {
+    WORKER_ACTIVE,
+    WORKER_SILENT,  /* no request for the time that is set, be it idle or not */
+    WORKER_STOPPED, /* it said so, and holds no job */
+};
+
 struct broker_worker {
-    struct span name;
+    struct span name, host, version; /* host and version: as heartbeats tell; empty = not told */
+    uint32_t pid;                    /* 0 = not told */
+    enum broker_worker_state state;
     struct wall_time last_seen; /* 0 = not since the start */
-    uint64_t running, claimed, acked, failed, released;
-    bool silent;
+    uint64_t running;
+    struct job_ref held[WORKER_HELD_SHOWN]; /* some of what it runs */
+    uint32_t held_count;
+    uint64_t claimed, done, failed, released; /* as the nodes have seen it */
+    bool told; /* heartbeats tell its own numbers, which are shown instead: */
+    uint64_t told_done, told_failed;
+    bool stopped;                             /* said the last heartbeat */
+    struct wall_time held_until, waits_until; /* ends of its longest lease, of a request that waits
+                                                 for a reply; 0 = none */
 };
 /* One call with all of them, by name (at most 10,000). */
 typedef void (*broker_workers_fn)(void *ctx, const struct broker_worker *workers, size_t count,
@@ -196,11 +215,50 @@ typedef void (*broker_workers_fn)(void *ctx, const struct broker_worker *workers
 void broker_set_silent_ms(struct broker *b, uint32_t silent_ms);
 MUST_CHECK int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx);
 
+/* ---- heartbeats of workers ---- */
+
+struct broker_lease {
+    struct job_ref job;
+    struct job_token token;
+};
+
+struct broker_heartbeat_in {
+    struct span worker;        /* name */
+    struct span host, version; /* at most WORKER_HOST_BYTES, WORKER_VERSION_BYTES */
+    uint32_t pid;
+    bool has_done, has_failed;
+    uint64_t done, failed;
+    bool stopping;
+    const struct broker_lease *leases;
+    size_t lease_count; /* at most LIMIT_BATCH */
+    uint32_t extend_ms; /* 0 = as long as before */
+    uint32_t wait_ms;   /* 0 = reply at once */
+};
+
+struct broker_heartbeat_result {
+    enum outcome refused; /* OUT_OK; else what the store said to one of the leases */
+    const struct job_ref *cancel, *lost;
+    size_t cancel_count, lost_count;
+};
+
+struct broker_heartbeat;
+typedef void (*broker_heartbeat_fn)(void *ctx, const struct broker_heartbeat_result *result);
+/* Registers the worker and renews its leases in one batch; calls fn once, when one of them is lost
+ * or to be cancelled, else when the wait is over. `in` is copied. A lease may be told as lost that
+ * its holder has just ended through another node. *ret stays valid until fn was called.
+ * -ERR_CLOSED: the broker drains. */
+MUST_CHECK int broker_heartbeat(struct broker *b, const struct broker_heartbeat_in *in,
+                                broker_heartbeat_fn fn, void *ctx, struct broker_heartbeat **ret);
+/* The client is gone: fn will not be called. */
+void broker_heartbeat_cancel(struct broker_heartbeat *h);
+
 /* ---- webhooks ---- */
 
 /* NULL: nothing is known against this URL. Else why its address may not be called ("loopback", …);
  * of names that is known only when a notice is sent. */
 const char *broker_webhook_refused(const struct broker *b, struct span url);
+/* The defaults of the settings breaker.*. */
+struct breaker_rules broker_breaker_rules(const struct broker *b);
 
 /* ---- schedules ---- */
 

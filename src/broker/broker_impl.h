@@ -10,6 +10,7 @@
  * announce.c lines in the log
  * schedules.h, schedule*.c  what is fired when
  * figures.c  what each queue did, and workers.c who did it
+ * heartbeats.c  heartbeats of workers, and those that wait
  * webhook_delivery.c  notices to webhooks (webhook.c), and conditions.c when alerts are raised
  *
  * A batch lives until its last reply, because the backend reads its ops until then. */
@@ -149,8 +150,10 @@ struct figures {
 };
 
 struct worker {
-    struct worker *prev, *next; /* newest sign first */
+    struct worker *prev, *next; /* newest request first */
     struct hash128 key;
+    bool changed; /* since it was last written to the store */
+    char host[WORKER_HOST_BYTES], version[WORKER_VERSION_BYTES]; /* what public points to */
     struct broker_worker public;
 };
 
@@ -158,7 +161,20 @@ struct workers {
     struct map128 by_name; /* → struct worker * */
     struct worker *first, *last;
     size_t count;
-    struct wall_time since; /* signs before this are not known */
+    struct wall_time since; /* requests before this are not known */
+    uint32_t epoch;         /* of this node: its own entries are left out of what others tell */
+    bool flushing;
+    uv_timer_t timer; /* writes what has changed */
+};
+
+/* ---- heartbeats that wait ---- */
+
+struct heartbeats {
+    struct broker_heartbeat *first;
+    size_t count;
+    struct map128 holders; /* sequence of a job → the heartbeat that has its lease */
+    uint64_t seen;         /* newest event looked at */
+    uv_timer_t timer;
 };
 
 /* ---- large reads ---- */
@@ -191,6 +207,7 @@ struct broker {
     struct broker_listener *announcer; /* NULL = there is no log */
     struct figures figures;
     struct workers workers;
+    struct heartbeats heartbeats;
     struct webhook_deliveries *deliveries; /* NULL = none */
     struct schedules schedules;
 };
@@ -238,4 +255,13 @@ void figures_done(struct broker *b);
 void figures_observe(struct broker *b, const struct op *op, const struct reply *r);
 void workers_init(struct broker *b);
 void workers_done(struct broker *b);
+void workers_wait_begun(struct broker *b, struct span name, uint32_t wait_ms);
+void workers_wait_ended(struct broker *b, struct span name);
+void workers_heard(struct broker *b, const struct broker_heartbeat_in *in);
+void heartbeats_init(struct broker *b);
+void heartbeats_done(struct broker *b);
+void heartbeats_drain(struct broker *b);
+void heartbeats_news(struct broker *b);
+/* A lease has ended by request. */
+void heartbeats_lease_ended(struct broker *b, uint64_t seq);
 void workers_observe(struct broker *b, const struct op *op, const struct reply *r);

@@ -213,12 +213,14 @@ static void claim_leave(struct broker_claim *c)
 
 static void claim_free(struct broker_claim *c)
 {
+    workers_wait_ended(c->broker, c->want.worker);
     claim_leave(c);
     mem_free(c);
 }
 
 static void finish(struct broker_claim *c, const struct reply *reply)
 {
+    workers_wait_ended(c->broker, c->want.worker);
     claim_leave(c);
     c->fn(c->ctx, reply);
     mem_free(c);
@@ -450,6 +452,7 @@ int broker_claim(struct broker *b, const struct op_claim *want, uint32_t wait_ms
         claim_free(c);
         return err;
     }
+    workers_wait_begun(b, want->worker, wait_ms);
     *ret = c;
     return 0;
 }

@@ -168,6 +168,10 @@ static void text_cb(void *ctx, const struct reply *r)
                 *job_text_at(&texts, i) = job_text_of(&r->jobs[0].extra, i);
         if (job_texts_keep(&l->arena, &texts) == 0)
             job_texts_set(mine, &texts);
+        struct span progress = r->jobs[0].progress;
+        char *copy = progress.len ? arena_copy(&l->arena, progress.at, progress.len) : NULL;
+        if (copy)
+            mine->progress = span_of(copy, progress.len);
     }
     if (--l->asked > 0)
         return;
@@ -187,9 +191,12 @@ static bool ask_texts(struct broker_listener *l)
             l->ops[n++] = (struct op){.kind = OP_KV_GET,
                                       .tag = i,
                                       .kv_get = {.keys = &e->key, .count = 1, .want_value = true}};
-        if (e->has_extra && e->seq && !l->config.no_texts)
+        bool progress = e->kind == EVENT_PROGRESS;
+        if ((e->has_extra || progress) && e->seq && !l->config.no_texts)
             l->ops[n++] = (struct op){
-                .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_texts = true}};
+                .kind = OP_GET,
+                .tag = i,
+                .job = {.job = {.seq = e->seq}, .want_texts = true, .want_attempts = progress}};
     }
     if (n == 0 || broker_submit(l->broker, l->ops, n, text_cb, l) != 0)
         return false;

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/digest/random.h"
 #include "base/mem.h"
+#include "broker/breaker_sweep.h"
 #include "broker/broker_impl.h"
 #include "broker/notice_text.h"
 #include "broker/webhook.h"
@@ -36,6 +37,7 @@ struct webhook_deliveries {
     struct broker_webhooks config;
     struct webhooks *webhooks;
     struct conditions *conditions;
+    struct breaker_sweep *sweep;
     struct broker_listener *listener;
     struct random random;
     struct delivery *first;
@@ -319,6 +321,8 @@ static void log_dropped(struct webhook_deliveries *n)
 static void look(struct webhook_deliveries *n, void (*fn)(void *ctx), void *ctx)
 {
     if (n->leads)
+        breaker_sweep_pass(n->sweep);
+    if (n->leads)
         conditions_pass(n->conditions, fn, ctx);
     else if (fn)
         fn(ctx);
@@ -417,6 +421,11 @@ static int news_listen(struct webhook_deliveries *n)
     return broker_listen(n->broker, &config, &n->listener);
 }
 
+static void swept(void *ctx)
+{
+    maybe_closed(ctx);
+}
+
 int deliveries_open(struct broker *b, const struct broker_webhooks *config,
                     struct webhook_deliveries **ret)
 {
@@ -431,10 +440,14 @@ int deliveries_open(struct broker *b, const struct broker_webhooks *config,
         err = n->mine ? conditions_open(b, &n->conditions) : -ERR_NOMEM;
     }
     if (!err)
+        err = breaker_sweep_open(b, swept, n, &n->sweep);
+    if (!err)
         err = webhooks_open(b->config.loop, &config->policy, &n->webhooks);
     if (err) {
         if (n && n->conditions)
             conditions_close(n->conditions);
+        if (n)
+            breaker_sweep_close(n->sweep);
         if (n)
             mem_free(n->mine);
         mem_free(n);
@@ -468,6 +481,7 @@ static void closed_now(struct webhook_deliveries *n)
     void (*closed)(void *ctx) = n->closed;
     void *ctx = n->closed_ctx;
     conditions_close(n->conditions);
+    breaker_sweep_close(n->sweep);
     mem_free(n->mine);
     mem_free(n);
     closed(ctx);
@@ -476,7 +490,7 @@ static void closed_now(struct webhook_deliveries *n)
 static void maybe_closed(struct webhook_deliveries *n)
 {
     if (n->closing && n->timer_closed && !n->webhooks && !n->taking && !n->first &&
-        conditions_idle(n->conditions))
+        conditions_idle(n->conditions) && breaker_sweep_idle(n->sweep))
         closed_now(n);
 }
 

@@ -202,6 +202,7 @@ static int walk(struct walk *w)
         int err = 0;
         if (only_words || is_word(word)) {
             w->out.words[w->out.word_count++] = word;
+            w->out.words_before += !only_words;
         } else if (strcmp(word, "--") == 0) {
             only_words = true;
         } else if (asks_for_help(w, word)) {

@@ -53,6 +53,7 @@ struct arguments {
     size_t given_count;
     const char **words; /* what is no option; NULL-terminated */
     size_t word_count;
+    size_t words_before; /* of the words, those before `--`; all of them without one */
     bool help; /* --help or -h was there; nothing behind it was read */
 };
 

@@ -245,6 +245,8 @@ static int entry_read(struct reader *r, struct span section)
         memcpy(full + section.len + 1, key.at, key.len);
         key = span_of(full, len);
     }
+    if (section.len == 0 && span_equal(key, SPAN_LITERAL("QUEUE_SETTINGS")))
+        key = SPAN_LITERAL("queue_settings"); /* as other programs of the same kind spell it */
     const struct config_key *row = config_key_find(key);
     const struct config_key *first = section.len == 0 ? config_section(key) : NULL;
     if (row)

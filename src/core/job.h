@@ -58,8 +58,8 @@ static inline bool token_older(struct job_token a, struct job_token b)
 void token_text(struct job_token t, char out[TOKEN_TEXT_BYTES]);
 MUST_CHECK int token_parse(struct span text, struct job_token *ret);
 
-/* What limits a lease besides its length; all zero = nothing. It is durable, belongs to the lease and
- * ends with it. An extend never prolongs the lease beyond a limit. */
+/* What limits a lease besides its length; all zero = nothing. It is durable, belongs to the lease
+ * and ends with it. An extend never prolongs the lease beyond a limit. */
 struct lease_limits {
     uint32_t timeout_ms;        /* the attempt ends this long after it began; 0 = no limit */
     uint32_t cancel_grace_ms;   /* how long the worker has after cancel_at */

@@ -11,6 +11,7 @@
 #define LIMIT_KIND_BYTES 128
 #define LIMIT_HEADERS_BYTES (8u << 10) /* of one job, as JSON */
 #define LIMIT_WORKER_BYTES 128
+#define LIMIT_WORKER_FACTS_BYTES 1024
 #define LIMIT_ERROR_BYTES 8192             /* longer error texts are cut at a character boundary */
 #define LIMIT_ERROR_TYPE_BYTES 128         /* class of an exception */
 #define LIMIT_STACK_BYTES (16u << 10)      /* longer stacks are cut at a character boundary */
@@ -35,8 +36,14 @@
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
 #define LIMIT_TIMEOUT_MS (30u * 24 * 3600 * 1000) /* of an attempt */
-#define LIMIT_KV_KEY_BYTES 2048 /* a key of the key-value store, encoded; see kvkey.h */
-#define LIMIT_KV_PARTS 32       /* of a key */
+#define LIMIT_PROGRESS_MESSAGE_BYTES 1024
+#define LIMIT_PROGRESS_DATA_BYTES 4096 /* JSON */
+#define LIMIT_PROGRESS_BYTES (LIMIT_PROGRESS_MESSAGE_BYTES + LIMIT_PROGRESS_DATA_BYTES + 64)
+#define LIMIT_LOG_BYTES (64u << 10)      /* of a job: the newest entries, with time and attempt */
+#define LIMIT_LOG_LINE_BYTES (16u << 10) /* one line */
+#define LIMIT_LOG_LINES LIMIT_BATCH      /* lines in one request */
+#define LIMIT_KV_KEY_BYTES 2048          /* a key of the key-value store, encoded; see kvkey.h */
+#define LIMIT_KV_PARTS 32                /* of a key */
 #define LIMIT_KV_KEYS 1000      /* in one get; checks, sets and deletes of one commit, together */
 #define LIMIT_KV_ENQUEUES 100   /* of one commit */
 #define LIMIT_KV_UNDELIVERED 16 /* keys at which a job leaves its payload when it dies */
@@ -49,8 +56,12 @@
 #define LIMIT_NOTICES 10000          /* in the outbox; beyond it the oldest goes */
 #define LIMIT_NOTICE_TEXT_BYTES 512  /* a job's error in a notice; longer ones are cut */
 #define LIMIT_NOTICE_ERROR_BYTES 200 /* why the last delivery failed */
-#define LIMIT_BREAKERS 1000          /* targets whose breaker is remembered */
-#define PRIORITY_URGENT (-1024)      /* ready jobs above this one are counted, for APIs that tell */
+#define LIMIT_BREAKERS 1000          /* targets of webhooks whose breaker is remembered */
+#define LIMIT_NAMED_BREAKERS 1000    /* breakers that clients named */
+#define LIMIT_BREAKER_NAME_BYTES 100 /* of A-Z, a-z, 0-9, '.', '_', '-' */
+#define LIMIT_BREAKER_COUNT 1000000  /* failures that open one, probes that it allows */
+#define LIMIT_BREAKER_COOLDOWN_S 86400
+#define PRIORITY_URGENT (-1024) /* ready jobs above this one are counted, for APIs that tell */
 #define LIMIT_SEQ ((UINT64_C(1) << 53) - 1)
 #define LIMIT_WALL_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 /* schedules */

@@ -115,8 +115,7 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
         return;
     }
     if (f->no_retry || used >= rules->max_attempts) {
-        struct rec_job_dead *dead =
-            dead_begin(j, f->no_retry ? REASON_REJECTED : reason, now, ret);
+        struct rec_job_dead *dead = dead_begin(j, f->no_retry ? REASON_REJECTED : reason, now, ret);
         dead->failures = counted(j->failures);
         dead->error_kind = f->error_kind;
         dead->error = error;
@@ -288,6 +287,11 @@ int apply_claimed(struct job *j, const struct rec_job_claimed *r)
 int apply_extended(struct job *j, const struct rec_job_extended *r)
 {
     (void)r; /* the lease is no part of the job */
+    return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
+}
+
+int apply_reported(const struct job *j)
+{
     return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
 }
 

@@ -52,7 +52,8 @@ void decide_lease_end(const struct job *j, const struct job_rules *rules, bool l
 void decide_timeout(const struct job *j, const struct job_rules *rules, uint32_t timeout_ms,
                     uint32_t generation, struct wall_time now, struct random *random,
                     char text[TIMEOUT_TEXT_BYTES], struct record *ret);
-/* REC_JOB_CANCELLED: by request, or what any end of a lease comes to after a cancel was requested. */
+/* REC_JOB_CANCELLED: by request, or what any end of a lease comes to after a cancel was requested.
+ */
 void decide_cancelled(const struct job *j, enum job_reason reason, struct wall_time now,
                       struct record *ret);
 /* The job that held its lease has ended in this state (none = it was removed) and left it open: a
@@ -75,6 +76,8 @@ bool dead_repeats(const struct job *j, const struct rec_job_dead *r);
 MUST_CHECK int apply_ready(struct job *j, const struct rec_job_ready *r);
 MUST_CHECK int apply_claimed(struct job *j, const struct rec_job_claimed *r);
 MUST_CHECK int apply_extended(struct job *j, const struct rec_job_extended *r);
+/* Progress and log are no part of the job. */
+MUST_CHECK int apply_reported(const struct job *j);
 /* Its lease has the limits. */
 MUST_CHECK int apply_cancel_requested(const struct job *j, const struct rec_job_cancel_requested *r,
                                       struct lease_limits *limits);

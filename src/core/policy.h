@@ -60,8 +60,8 @@ struct queue_policy {
     uint32_t lease_ms;
     uint32_t timeout_ms;      /* longest run time of an attempt; 0 = no limit */
     uint32_t cancel_grace_ms; /* from the request to cancel a running job to the end of its lease */
-    uint16_t max_attempts; /* retries + 1; 1 … LIMIT_ATTEMPTS */
-    uint16_t max_crashes;  /* the job is dead when this many leases ran out; 0 = no limit */
+    uint16_t max_attempts;    /* retries + 1; 1 … LIMIT_ATTEMPTS */
+    uint16_t max_crashes;     /* the job is dead when this many leases ran out; 0 = no limit */
     struct backoff backoff;
     uint8_t lease_end;    /* enum lease_end */
     uint8_t unique_mode;  /* default for jobs that do not say; not QUEUE_DEFAULT */

@@ -38,22 +38,31 @@ static const char *const states[STATE_COUNT] = {
 };
 
 static const char *const reasons[REASON_COUNT] = {
-    [REASON_NONE] = "none",           [REASON_FAILED] = "failed",
-    [REASON_REJECTED] = "rejected",   [REASON_CRASH_LOOP] = "crash_loop",
-    [REASON_LEASE_EXPIRED] = "lease_expired", [REASON_EXPIRED] = "expired",
-    [REASON_CANCELLED] = "cancelled", [REASON_REPLACED] = "replaced",
-    [REASON_RELEASED] = "released",   [REASON_RESTARTED] = "restarted",
-    [REASON_DISCARDED] = "discarded", [REASON_DAMAGED] = "damaged", [REASON_TIMED_OUT] = "timed_out",
+    [REASON_NONE] = "none",
+    [REASON_FAILED] = "failed",
+    [REASON_REJECTED] = "rejected",
+    [REASON_CRASH_LOOP] = "crash_loop",
+    [REASON_LEASE_EXPIRED] = "lease_expired",
+    [REASON_EXPIRED] = "expired",
+    [REASON_CANCELLED] = "cancelled",
+    [REASON_REPLACED] = "replaced",
+    [REASON_RELEASED] = "released",
+    [REASON_RESTARTED] = "restarted",
+    [REASON_DISCARDED] = "discarded",
+    [REASON_DAMAGED] = "damaged",
+    [REASON_TIMED_OUT] = "timed_out",
 };
 
 #define R(reason) (1u << REASON_##reason)
-#define REASONS_BACK (R(NONE) | R(FAILED) | R(LEASE_EXPIRED) | R(TIMED_OUT) | R(RELEASED) | R(RESTARTED))
+#define REASONS_BACK                                                                               \
+    (R(NONE) | R(FAILED) | R(LEASE_EXPIRED) | R(TIMED_OUT) | R(RELEASED) | R(RESTARTED))
 static const unsigned reasons_of[STATE_COUNT] = {
     [STATE_SCHEDULED] = REASONS_BACK,
     [STATE_READY] = REASONS_BACK,
     [STATE_RUNNING] = R(NONE),
     [STATE_DONE] = R(NONE),
-    [STATE_DEAD] = R(FAILED) | R(REJECTED) | R(CRASH_LOOP) | R(LEASE_EXPIRED) | R(TIMED_OUT) | R(EXPIRED) | R(DAMAGED),
+    [STATE_DEAD] = R(FAILED) | R(REJECTED) | R(CRASH_LOOP) | R(LEASE_EXPIRED) | R(TIMED_OUT) |
+                   R(EXPIRED) | R(DAMAGED),
     [STATE_CANCELLED] = R(CANCELLED) | R(REPLACED) | R(DISCARDED),
 };
 

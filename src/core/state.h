@@ -48,9 +48,9 @@ enum job_move {
 /* Why a job is dead, cancelled or back. Numbers are on disk. */
 enum job_reason {
     REASON_NONE = 0,
-    REASON_FAILED = 1,     /* the worker said so, attempts used up */
-    REASON_REJECTED = 2,   /* the worker said so and asked for no retry (bury) */
-    REASON_CRASH_LOOP = 3, /* too many leases ran out */
+    REASON_FAILED = 1,        /* the worker said so, attempts used up */
+    REASON_REJECTED = 2,      /* the worker said so and asked for no retry (bury) */
+    REASON_CRASH_LOOP = 3,    /* too many leases ran out */
     REASON_LEASE_EXPIRED = 4, /* dead: under the lease-end policy "fail" */
     REASON_EXPIRED = 5,
     REASON_CANCELLED = 6, /* by request */

@@ -73,6 +73,7 @@ static bool hand_out(struct ops *o, struct job *j, const struct op_claim *want,
     *view = (struct job_view){.worker = want->worker, .waited_ms = waited > 0 ? waited : 0};
     if (!o->store->lease_start(o, j, want, &rec, view))
         return false;
+    view->max_attempts = rules.max_attempts;
     view->job = *j;
     view->token = rec.job_claimed.token;
     view->lease_ms = rec.job_claimed.lease_ms;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ack, fail, extend and release: the reports of a lease's holder; and leases that end without one.
  *
- * Limits. A requested cancel and timeout_ms each give a lease an end that no extend postpones (struct
- * lease_limits). From the request on, every end of the lease makes the job cancelled, except an ack
- * within the grace time. A report that comes after a limit is refused, even if the lease's end has
- * not been recorded yet.
+ * Limits. A requested cancel and timeout_ms each give a lease an end that no extend postpones
+ * (struct lease_limits). From the request on, every end of the lease makes the job cancelled,
+ * except an ack within the grace time. A report that comes after a limit is refused, even if the
+ * lease's end has not been recorded yet.
  *
  * A report names the lease by its token. One that ended the lease before is answered again as the
  * first time (repeat), also after the job has been claimed by others. */
 #include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
+#include "ops/held.h"
 #include "ops/note.h"
 #include "ops/replies.h"
 
@@ -51,13 +52,6 @@ static enum outcome refusal(struct ops *o, const struct op_lease *want, const st
     return forgotten && j->state == STATE_DONE ? OUT_GONE : OUT_LEASE_LOST;
 }
 
-/* The lease that a report is about. */
-struct held {
-    struct job *j;
-    const struct queue_state *q;
-    struct lease_state lease;
-};
-
 /* Whether no limit of the lease has passed; else the reply says which. */
 static bool in_time(const struct ops *o, const struct op *op, const struct lease_state *lease,
                     struct reply *r)
@@ -67,9 +61,7 @@ static bool in_time(const struct ops *o, const struct op *op, const struct lease
     return reply_refuse(r, cancel_requested(&lease->limits) ? OUT_CANCELLED : OUT_LEASE_LOST, NULL);
 }
 
-/* The job whose lease the operation names. NULL: the reply says why not, or repeats an earlier one.
- */
-static struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct reply *r)
+struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
     struct job *j = h->j = o->store->job_find(o, want->job, &h->q);
@@ -94,16 +86,16 @@ static struct job *held_job(struct ops *o, const struct op *op, struct held *h, 
     return NULL;
 }
 
-/* Who held the lease, and for how long. */
-static bool name_holder(struct ops *o, const struct held *h, struct reply *r)
+bool held_name_holder(struct ops *o, const struct held *h, struct reply *r)
 {
     int64_t ran = o->now.ms - h->j->since.ms;
-    r->ran_ms = ran > 0 && r->kind != OP_EXTEND ? ran : 0;
+    r->ran_ms =
+        ran > 0 && r->kind != OP_EXTEND && r->kind != OP_PROGRESS && r->kind != OP_LOG ? ran : 0;
     r->worker = text_keep(o, h->lease.worker);
     return r->worker.at || r->worker.len == 0 || reply_nomem(o, r);
 }
 
-static void finish(const struct held *h, struct reply *r)
+void held_finish(const struct held *h, struct reply *r)
 {
     reply_changed(r, h->j, h->q);
     r->run_at = h->j->run_at;
@@ -115,7 +107,7 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
     struct held h;
     struct job *j = held_job(o, op, &h, r);
     if (!j || !reply_body_valid(r, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES) ||
-        !name_holder(o, &h, r))
+        !held_name_holder(o, &h, r))
         return;
     struct record rec = {
         .kind = REC_JOB_DONE,
@@ -129,7 +121,7 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
         return;
     }
     o->store->commit(o, j, &rec);
-    finish(&h, r);
+    held_finish(&h, r);
 }
 
 /* When the job may run again, from `delay_ms` or `run_at`. */
@@ -147,7 +139,8 @@ static bool when_to_run(const struct ops *o, const struct op_lease *want, struct
 }
 
 /* Ends the lease with the last of the records. The result of a failed attempt, its error where the
- * end itself has none, and a new priority are recorded before it, while the job is still running. */
+ * end itself has none, and a new priority are recorded before it, while the job is still running.
+ */
 static bool end_lease(struct ops *o, struct job *j, const struct op_lease *want,
                       const struct record *end, enum lease_ending how)
 {
@@ -179,11 +172,11 @@ static bool end_lease(struct ops *o, struct job *j, const struct op_lease *want,
 static bool report_end(struct ops *o, const struct held *h, const struct op *op,
                        const struct record *end, enum lease_ending how, struct reply *r)
 {
-    if (!name_holder(o, h, r))
+    if (!held_name_holder(o, h, r))
         return false;
     if (!end_lease(o, h->j, &op->lease, end, how))
         return reply_nomem(o, r);
-    finish(h, r);
+    held_finish(h, r);
     return true;
 }
 
@@ -231,8 +224,8 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
     report_end(o, &h, op, &rec, want->no_retry ? ENDED_REJECTED : ENDED_OTHERWISE, r);
 }
 
-/* The record of a lease that came to its end or whose connection broke; its text lives in the arena.
- * The generator is left as it was when there is no memory. */
+/* The record of a lease that came to its end or whose connection broke; its text lives in the
+ * arena. The generator is left as it was when there is no memory. */
 static bool decide_end(struct ops *o, const struct job *j, bool lost,
                        const struct lease_state *lease, struct record *ret)
 {
@@ -282,33 +275,47 @@ void ops_release(struct ops *o, const struct op *op, struct reply *r)
         o->store->report_keep(o, j, h.lease.token, OP_RELEASE);
 }
 
+bool held_extension(const struct held *h, uint32_t lease_ms, struct record *ret, bool *ret_any,
+                    struct reply *r)
+{
+    *ret_any = h->lease.lease_ms != 0; /* one without an end has nothing to extend */
+    if (!*ret_any)
+        return true;
+    lease_ms = lease_ms ? lease_ms : h->lease.lease_ms;
+    if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS)
+        return reply_refuse(r, OUT_INVALID, "lease_ms must be between 100 and 86400000");
+    *ret = (struct record){
+        .kind = REC_JOB_EXTENDED,
+        .job_extended = {.seq = h->j->seq, .lease_ms = lease_ms},
+    };
+    return true;
+}
+
+void held_left(const struct held *h, const struct record *extended, struct reply *r)
+{
+    int64_t lease_ms = extended->job_extended.lease_ms;
+    r->lease.left_ms = lease_ms < h->lease.limit_left_ms ? lease_ms : h->lease.limit_left_ms;
+}
+
 void ops_extend(struct ops *o, const struct op *op, struct reply *r)
 {
     struct held h;
+    struct record rec;
+    bool any;
     struct job *j = held_job(o, op, &h, r);
     if (!j)
         return;
     r->lease.cancel_by = cancel_deadline(&h.lease.limits);
-    if (h.lease.lease_ms == 0) /* it has no end: there is nothing to extend */
-        return;
-    uint32_t lease_ms = op->lease.lease_ms ? op->lease.lease_ms : h.lease.lease_ms;
-    if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS) {
-        reply_refuse(r, OUT_INVALID, "lease_ms must be between 100 and 86400000");
-        return;
-    }
-    struct record rec = {
-        .kind = REC_JOB_EXTENDED,
-        .job_extended = {.seq = j->seq, .lease_ms = lease_ms},
-    };
-    if (!name_holder(o, &h, r))
+    if (!held_extension(&h, op->lease.lease_ms, &rec, &any, r) || !any ||
+        !held_name_holder(o, &h, r))
         return;
     if (!o->store->prepare(o, j, &rec, 1)) {
         reply_nomem(o, r);
         return;
     }
     o->store->commit(o, j, &rec);
-    r->lease.left_ms = lease_ms < h.lease.limit_left_ms ? lease_ms : h.lease.limit_left_ms;
-    finish(&h, r);
+    held_left(&h, &rec, r);
+    held_finish(&h, r);
 }
 
 void ops_release_claim(struct ops *o, const struct op *op, struct reply *r)
@@ -332,8 +339,7 @@ bool ops_lease_ended(struct ops *o, struct job *j)
     struct record rec;
     if (!o->store->lease(o, j, &lease))
         return true;
-    if (decide_end(o, j, false, &lease, &rec) &&
-        end_lease(o, j, NULL, &rec, ENDED_BY_TIME))
+    if (decide_end(o, j, false, &lease, &rec) && end_lease(o, j, NULL, &rec, ENDED_BY_TIME))
         return true;
     *o->random = before;
     return false;

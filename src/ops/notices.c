@@ -1,70 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The outbox: notices are taken for delivery, and how that ended is reported; and the breakers of
- * their targets.
+/* The outbox: notices are taken for delivery, and how that ended is reported.
  *
  * The node that delivers takes the notices that are due, each held back for a while, and reports
  * how each ended. A notice that its target's breaker does not let through stays where it is and is
- * looked at again.
- *
- * A breaker guards, it does not promise: where memory is short a report is lost, never a delivery's
- * own outcome. At most LIMIT_BREAKERS are remembered; one that is closed and without failures says
- * nothing and makes room for another. */
+ * looked at again. */
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/alerts.h"
+#include "ops/breakers.h"
 #include "ops/replies.h"
 
 #define RETRY_MS 1000 /* until a notice is looked at again for which no time is known */
-
-/* --- breakers --- */
-
-/* Room for one more: the one that has been quiet longest goes. */
-static bool make_room(struct ops *o)
-{
-    const struct breaker_view *quiet = NULL;
-    size_t count = 0;
-    for (const struct breaker_view *b = NULL; (b = o->store->breaker_next(o, b)) != NULL; count++)
-        if (b->breaker.state == BREAKER_CLOSED && b->breaker.failures == 0 &&
-            (!quiet || b->breaker.changed_at.ms < quiet->breaker.changed_at.ms))
-            quiet = b;
-    if (count < LIMIT_BREAKERS || !quiet)
-        return count < LIMIT_BREAKERS;
-    struct record rec = {.kind = REC_BREAKER_GONE, .breaker_gone = {.target = quiet->target}};
-    return o->store->breaker_commit(o, &rec);
-}
-
-static bool breaker_set(struct ops *o, struct span target, const struct breaker *b)
-{
-    struct record rec = {.kind = REC_BREAKER_PUT, .breaker_put = {.target = target, .breaker = *b}};
-    return (o->store->breaker_find(o, target) || make_room(o)) && o->store->breaker_commit(o, &rec);
-}
-
-/* Whether the target may be called now; lack of memory is a no. */
-static bool breaker_allows(struct ops *o, struct span target, const struct breaker_rules *rules,
-                           struct wall_time *ret_until)
-{
-    const struct breaker_view *b = o->store->breaker_find(o, target);
-    struct breaker after = b ? b->breaker : (struct breaker){0};
-    bool may = breaker_ask(&after, rules, o->now);
-    *ret_until = after.until;
-    if (!b || breaker_equal(&b->breaker, &after) || breaker_set(o, target, &after))
-        return may;
-    *ret_until = (struct wall_time){0};
-    return false;
-}
-
-static void breaker_report(struct ops *o, struct span target, const struct op_notice_end *want)
-{
-    const struct breaker_view *b = o->store->breaker_find(o, target);
-    struct breaker before = b ? b->breaker : (struct breaker){0}, after = before;
-    if (!want->reached || !target.len)
-        return;
-    breaker_tell(&after, &want->breaker, want->delivered, o->now);
-    if ((b && breaker_equal(&before, &after)) || !breaker_set(o, target, &after))
-        return;
-    if (before.state != BREAKER_CLOSED && after.state == BREAKER_CLOSED)
-        o->store->notices_release(o, target);
-}
 
 /* --- take --- */
 
@@ -106,7 +52,7 @@ static bool may_send(struct ops *o, struct notice_entry *n, const struct alert_s
                      const struct op_notice_take *want)
 {
     struct wall_time until = {0};
-    if (breaker_allows(o, a->target, &want->breaker, &until))
+    if (breaker_of_target_allows(o, a->target, &want->breaker, &until))
         return true;
     if (o->now.ms - n->tried.since.ms < want->give_up_ms || !give_up(o, n))
         o->store->notice_look(o, n, until.ms > o->now.ms ? until.ms : o->now.ms + RETRY_MS, false);
@@ -186,8 +132,8 @@ void ops_notice_end(struct ops *o, const struct op *op, struct reply *r)
     const struct alert_state *a = o->store->notice_alert(o, n);
     if (!(want->delivered ? gone(o, n, NOTICE_DELIVERED) : failed(o, n, want)))
         reply_nomem(o, r);
-    else if (a)
-        breaker_report(o, a->target, want);
+    else if (a && want->reached && a->target.len)
+        breaker_of_target_report(o, a->target, &want->breaker, want->delivered);
 }
 
 void ops_notice_again(struct ops *o, const struct op *op, struct reply *r)

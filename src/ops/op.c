@@ -14,6 +14,8 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_FAIL] = {"fail", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_EXTEND] = {"extend", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_RELEASE] = {"release", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
+    [OP_PROGRESS] = {"progress", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
+    [OP_LOG] = {"log", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_RELEASE_CLAIM] = {"release_claim", CLASS_UNIT, REPLY_BULK, .away = AWAY_BOTH},
     [OP_CANCEL] = {"cancel", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(job.job)},
     [OP_REQUEUE] = {"requeue", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(job.job)},
@@ -31,6 +33,7 @@ static const struct op_info infos[OP_KIND_COUNT] = {
                  QUEUE(peek.queue)},
     [OP_LIST] = {"list", CLASS_SEARCH, REPLY_JOBS, .query = true, .away = AWAY_SPOOLED},
     [OP_WORKERS] = {"workers", CLASS_SEARCH, REPLY_WORKERS, .query = true, .away = AWAY_SPOOLED},
+    [OP_REGISTRY] = {"registry", CLASS_SEARCH, REPLY_REGISTRY, .query = true},
     [OP_ACCEPT_CLOCK] = {"accept_clock", CLASS_UNIT, REPLY_CLOCK},
     [OP_EXCEPTIONS] = {"exceptions", CLASS_SEARCH, REPLY_ATTEMPTS, .query = true,
                        .away = AWAY_SPOOLED},
@@ -46,6 +49,10 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_NOTICE_LIST] = {"notice_list", CLASS_LOOK, REPLY_NOTICES, .query = true},
     [OP_NOTICE_AGAIN] = {"notice_again", CLASS_NOTICE, REPLY_PLAIN, ID(notice.id)},
     [OP_NOTICE_DISCARD] = {"notice_discard", CLASS_NOTICE, REPLY_PLAIN, ID(notice.id)},
+    [OP_BREAKER_PUT] = {"breaker_put", CLASS_NOTICE, REPLY_BREAKERS},
+    [OP_BREAKER_DELETE] = {"breaker_delete", CLASS_NOTICE, REPLY_BREAKERS},
+    [OP_BREAKER_ALLOW] = {"breaker_allow", CLASS_NOTICE, REPLY_BREAKERS, .away = AWAY_SPOOLED},
+    [OP_BREAKER_REPORT] = {"breaker_report", CLASS_NOTICE, REPLY_BREAKERS, .away = AWAY_SPOOLED},
     [OP_BREAKER_LIST] = {"breaker_list", CLASS_LOOK, REPLY_BREAKERS, .query = true,
                          .away = AWAY_SPOOLED},
     [OP_NOTE] = {"note", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(note.job)},
@@ -71,9 +78,10 @@ const struct op_info *op_info(enum op_kind kind)
 }
 
 static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {
-    [ATTEMPT_RUNNING] = "running",   [ATTEMPT_DONE] = "done",
-    [ATTEMPT_FAILED] = "failed",     [ATTEMPT_LEASE_EXPIRED] = "lease_expired", [ATTEMPT_TIMED_OUT] = "timed_out",
-    [ATTEMPT_RELEASED] = "released", [ATTEMPT_CANCELLED] = "cancelled",
+    [ATTEMPT_RUNNING] = "running",     [ATTEMPT_DONE] = "done",
+    [ATTEMPT_FAILED] = "failed",       [ATTEMPT_LEASE_EXPIRED] = "lease_expired",
+    [ATTEMPT_TIMED_OUT] = "timed_out", [ATTEMPT_RELEASED] = "released",
+    [ATTEMPT_CANCELLED] = "cancelled",
 };
 
 const char *attempt_outcome_name(enum attempt_outcome o)
@@ -95,7 +103,8 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_NOT_FOUND] = "not_found",
     [OUT_NO_QUEUE] = "no_queue",
     [OUT_LEASE_LOST] = "lease_lost",
-    [OUT_GONE] = "gone", [OUT_CANCELLED] = "cancelled",
+    [OUT_GONE] = "gone",
+    [OUT_CANCELLED] = "cancelled",
     [OUT_ILLEGAL] = "illegal",
     [OUT_QUEUE_FULL] = "queue_full",
     [OUT_SERVER_FULL] = "server_full",
@@ -112,6 +121,7 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_DAMAGED] = "damaged",
     [OUT_RATE_LIMIT] = "rate_limited",
     [OUT_NO_SCHEDULE] = "no_schedule",
+    [OUT_BREAKERS_FULL] = "breakers_full",
     [OUT_NOT_DUE] = "not_due",
     [OUT_UNAVAILABLE] = "unavailable",
     [OUT_UNKNOWN] = "unknown",

@@ -27,6 +27,8 @@ enum op_kind {
     OP_FAIL,
     OP_EXTEND,
     OP_RELEASE,
+    OP_PROGRESS,      /* how far the holder of a lease is */
+    OP_LOG,           /* lines that it adds to the job's log */
     OP_RELEASE_CLAIM, /* by nonce: whatever a claim with an unknown outcome may have taken */
     OP_CANCEL,
     OP_REQUEUE,
@@ -43,6 +45,7 @@ enum op_kind {
     OP_PEEK,
     OP_LIST,
     OP_WORKERS,      /* who holds leases */
+    OP_REGISTRY,     /* what nodes know of workers: keeps some entries, replies with all */
     OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
     OP_EXCEPTIONS,   /* attempts that went wrong, newest first */
     OP_KV_COMMIT,    /* checks, sets, deletes and enqueues, all or nothing */
@@ -58,6 +61,10 @@ enum op_kind {
     OP_NOTICE_LIST,  /* the outbox; one by number */
     OP_NOTICE_AGAIN, /* deliver a notice now, as if it were new */
     OP_NOTICE_DISCARD,
+    OP_BREAKER_PUT,    /* the settings of a named breaker */
+    OP_BREAKER_DELETE, /* a named breaker */
+    OP_BREAKER_ALLOW,  /* may the target be called now? */
+    OP_BREAKER_REPORT, /* how a call ended */
     OP_BREAKER_LIST,
     OP_NOTE,    /* label, attributes, result, error of a job that stays as it is */
     OP_PAGE,    /* jobs of a ranked queue, from any place on */
@@ -83,7 +90,7 @@ enum op_class {
     CLASS_UNIT,
     CLASS_ALONE,
     CLASS_FIRE,   /* in a unit of firings */
-    CLASS_NOTICE, /* in a unit about notices */
+    CLASS_NOTICE, /* in a unit about notices and breakers */
     CLASS_LOOK,
     CLASS_SEARCH,
     CLASS_INTERNAL /* never submitted */
@@ -112,6 +119,7 @@ static inline bool op_is_query(enum op_kind kind)
 }
 
 struct attempt_view;
+struct progress;
 
 /* What an import brings along beyond a job_past when the job is to stay the same one. */
 struct job_moved {
@@ -196,8 +204,11 @@ struct op_lease {
     bool has_delay;
     int64_t delay_ms; /* used when run_at is 0 */
     struct wall_time run_at;
-    /* extend */
-    uint32_t lease_ms; /* 0 = as long as before */
+    /* extend: 0 = as long as before; progress: 0 = the lease is not extended */
+    uint32_t lease_ms;
+    const struct progress *progress; /* progress: its token and time are not looked at */
+    const struct span *lines;        /* log: 1 to LIMIT_LOG_LINES */
+    uint32_t line_count;
 };
 
 struct op_release_claim {
@@ -212,12 +223,13 @@ struct op_job {
     /* cancel: a running job at once. Otherwise it stays running, its worker has the policy's
      * cancel_grace_ms to react, and reply.lease.cancel_by says until when. */
     bool force;
-    unsigned states;  /* cancel, requeue, remove: only from these; 0 = all the move starts from */
-    bool want_body;   /* get */
-    bool want_texts;  /* get: the same, but payload and result may be left out, however large */
+    unsigned states; /* cancel, requeue, remove: only from these; 0 = all the move starts from */
+    bool want_body;  /* get */
+    bool want_texts; /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
      * after the rest of the view */
-    bool want_attempts;
+    bool want_attempts; /* with the progress of the newest attempt */
+    bool want_log;      /* get, with want_attempts: the log, too */
 };
 
 struct op_patch {
@@ -368,6 +380,20 @@ struct op_breakers {
     bool partial; /* as op_queue's */
 };
 
+/* put, delete, allow, report: of a named breaker, which the reply shows as it is afterwards. One
+ * that does not exist is created (delete: OUT_NOT_FOUND); OUT_BREAKERS_FULL when there are too
+ * many. */
+struct op_breaker {
+    struct span name;
+    /* put: its settings, 0 = the server's default; allow, report: the server's defaults */
+    struct breaker_rules rules;
+    bool only_unused; /* delete: OUT_ILLEGAL unless breaker_is_unused */
+    /* report */
+    bool success;
+    uint32_t retry_after_ms; /* a failure: the target asks for no calls for this time; 0 = it said
+                                nothing */
+};
+
 /* Each notice that is given out is held back for hold_ms, in memory: if nobody says how it ended,
  * it is due again then, or after a restart. Those whose target's breaker is open stay where they
  * are; one that is older than give_up_ms meanwhile is dead. Of several stores those give that
@@ -413,6 +439,19 @@ struct op_page {
     uint64_t offset;    /* so many are left out before the first */
     uint32_t limit;     /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
     bool want_body;
+};
+
+/* What one node knows of one worker. Nodes that share a store keep their entries there; a store of
+ * one process alone keeps none and replies with none. */
+struct worker_entry {
+    struct span name;
+    struct wall_time keep_until; /* then the store removes it */
+    struct span facts;           /* the broker's; at most LIMIT_WORKER_FACTS_BYTES */
+};
+
+struct op_registry {
+    const struct worker_entry *entries; /* of this node: each replaces the one before */
+    uint32_t count;                     /* at most LIMIT_BATCH */
 };
 
 struct op_pending {
@@ -477,6 +516,7 @@ struct op {
         struct op_alert alert;
         struct op_alert_edge alert_edge;
         struct op_breakers breakers;
+        struct op_breaker breaker;
         struct op_notice_take notice_take;
         struct op_notice_end notice_end;
         struct op_notice notice;
@@ -484,6 +524,7 @@ struct op {
         struct op_page page;
         struct op_history history;
         struct op_pending pending;
+        struct op_registry registry;
         struct op_schedule schedule;
     };
 };
@@ -495,29 +536,30 @@ enum outcome {
      * unique among all kept ones; reply.seq names one of them (0 = none was at hand), and
      * reply.jobs shows them. */
     OUT_DUPLICATE,
-    OUT_NOT_FOUND,   /* no such job */
-    OUT_NO_QUEUE,    /* no such queue */
-    OUT_LEASE_LOST,  /* not the token of the current lease: older, another job's, never issued */
-    OUT_GONE,        /* ended, and no longer known how */
-    OUT_CANCELLED,   /* a report that comes too late: its job was cancelled, or the grace time of the
-                        requested cancel is over */
-    OUT_ILLEGAL,     /* the move does not start from reply.state; state_legal_moves() lists */
-    OUT_QUEUE_FULL,  /* capacity of the queue */
-    OUT_SERVER_FULL, /* capacity of the server */
-    OUT_QUEUES_FULL, /* no room for another queue, see queue_rules.h */
-    OUT_REFUSED_NEW, /* the queue takes no new jobs */
-    OUT_TOO_BIG,     /* payload over the queue's limit */
-    OUT_INVALID,     /* reply.note says which field */
-    OUT_KEY_REUSED,  /* idempotency key with another body */
-    OUT_KEYS_FULL,   /* no room for another idempotency key */
-    OUT_DISK_FULL,   /* no room for a new job */
-    OUT_EXISTS,      /* queue or schedule is there already */
-    OUT_VERSION,     /* a key has another version than the commit was to find */
-    OUT_KV_FULL,     /* no room for more in the key-value store */
-    OUT_RATE_LIMIT,  /* the queue's; reply.retry_ms says when to come back */
-    OUT_NO_SCHEDULE, /* no such schedule */
-    OUT_DAMAGED,     /* the store gave another body or value than it was given */
-    OUT_NOT_DUE,     /* this time was fired before, or is not due yet; or the schedule is paused */
+    OUT_NOT_FOUND,  /* no such job */
+    OUT_NO_QUEUE,   /* no such queue */
+    OUT_LEASE_LOST, /* not the token of the current lease: older, another job's, never issued */
+    OUT_GONE,       /* ended, and no longer known how */
+    OUT_CANCELLED,  /* a report that comes too late: its job was cancelled, or the grace time of the
+                       requested cancel is over */
+    OUT_ILLEGAL,    /* the move does not start from reply.state; state_legal_moves() lists */
+    OUT_QUEUE_FULL, /* capacity of the queue */
+    OUT_SERVER_FULL,   /* capacity of the server */
+    OUT_QUEUES_FULL,   /* no room for another queue, see queue_rules.h */
+    OUT_REFUSED_NEW,   /* the queue takes no new jobs */
+    OUT_TOO_BIG,       /* payload over the queue's limit */
+    OUT_INVALID,       /* reply.note says which field */
+    OUT_KEY_REUSED,    /* idempotency key with another body */
+    OUT_KEYS_FULL,     /* no room for another idempotency key */
+    OUT_DISK_FULL,     /* no room for a new job */
+    OUT_EXISTS,        /* queue or schedule is there already */
+    OUT_VERSION,       /* a key has another version than the commit was to find */
+    OUT_KV_FULL,       /* no room for more in the key-value store */
+    OUT_RATE_LIMIT,    /* the queue's; reply.retry_ms says when to come back */
+    OUT_NO_SCHEDULE,   /* no such schedule */
+    OUT_BREAKERS_FULL, /* no room for another named breaker */
+    OUT_DAMAGED,       /* the store gave another body or value than it was given */
+    OUT_NOT_DUE, /* this time was fired before, or is not due yet; or the schedule is paused */
     /* trouble */
     OUT_UNAVAILABLE, /* surely not done */
     OUT_UNKNOWN,     /* perhaps done */
@@ -561,19 +603,20 @@ const char *damage_name(unsigned bit);
 struct job_view {
     struct job job;
     struct job_fates fates;
-    struct span queue;      /* name */
-    struct span owner;      /* of the queue; this and the next two: get, peek, page */
-    bool require_token;     /* of its policy */
-    bool by_due;            /* the same; job.priority is then an order (core/job.h) */
-    bool paused;            /* the queue hands out nothing now */
-    struct job_token token; /* running: of the current lease; after a claim: the claimer's */
-    uint32_t lease_ms;      /* running */
+    struct span queue;          /* name */
+    struct span owner;          /* of the queue; this and the next two: get, peek, page */
+    bool require_token;         /* of its policy */
+    bool by_due;                /* the same; job.priority is then an order (core/job.h) */
+    bool paused;                /* the queue hands out nothing now */
+    struct job_token token;     /* running: of the current lease; after a claim: the claimer's */
+    uint32_t lease_ms;          /* running */
     struct lease_limits limits; /* running */
-    uint32_t own_lease_ms;  /* get, peek: what a claim gets that does not say */
-    int64_t lease_left_ms;  /* running: until it runs out, ≥ 0; -1 = not known */
-    struct span worker;     /* running */
-    int64_t waited_ms;      /* claim: how long it had been ready */
-    uint64_t position;      /* the backend's own: of the last record its body depends on */
+    uint32_t own_lease_ms;      /* get, peek: what a claim gets that does not say */
+    int64_t lease_left_ms;      /* running: until it runs out, ≥ 0; -1 = not known */
+    struct span worker;         /* running */
+    int64_t waited_ms;          /* claim: how long it had been ready */
+    uint32_t max_attempts;      /* claim: the job's own, or the queue's */
+    uint64_t position;          /* the backend's own: of the last record its body depends on */
     struct wall_time expires_at;
     /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones
      * from lists; of all with want_body or want_attempts. */
@@ -583,6 +626,8 @@ struct job_view {
     struct job_ref holder;
     const struct attempt_view *attempts; /* get with want_attempts: oldest first */
     uint32_t attempt_count;
+    struct span progress; /* with want_attempts: as progress_decode reads it; empty = none */
+    struct span log;      /* with want_log: see joblog_begin */
     /* only with want_body */
     bool has_body;
     struct job_extra extra;
@@ -660,9 +705,12 @@ struct schedule_view {
 };
 
 #define WORKERS_MAX 10000u /* in one reply */
+#define WORKER_HELD_SHOWN 10u
 struct worker_view {
     struct span name;
-    uint64_t running; /* leases it holds, ≥ 1 */
+    uint64_t running;                       /* leases it holds, ≥ 1 */
+    struct job_ref held[WORKER_HELD_SHOWN]; /* some of them */
+    uint32_t held_count;
 };
 
 /* A condition that holds. */
@@ -695,6 +743,8 @@ struct notice_view {
 struct breaker_view {
     struct span target;
     struct breaker breaker;
+    bool allowed;     /* allow: the call may be made, */
+    int64_t retry_ms; /* or, if not, it is worth another try after this time */
 };
 
 /* --- replies: a header, and one struct for each family of operations ---
@@ -716,10 +766,10 @@ struct lease_news {
 /* ack, fail, extend, release, cancel, requeue, patch, remove, note */
 struct change_reply {
     struct lease_news lease; /* extend, cancel */
-    int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
-    struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
-                           repeated */
-    struct span queue;  /* the job's; empty = the job is not there */
+    int64_t ran_ms;          /* ack, fail, release: how long the lease was held; 0 when repeated */
+    struct span worker;      /* ack, fail, extend, release: who held the lease; empty = no name, or
+                                repeated */
+    struct span queue;       /* the job's; empty = the job is not there */
 };
 
 /* claim, get, peek, list, page, pending, queue_put */
@@ -757,6 +807,12 @@ struct workers_reply {
     const struct worker_view *workers; /* at most WORKERS_MAX, those longest at it first */
     uint32_t worker_count;
     uint64_t worker_total; /* how many there are in all */
+};
+
+/* registry */
+struct registry_reply {
+    const struct worker_entry *entries; /* of all nodes, in no order */
+    uint32_t entry_count;
 };
 
 /* exceptions */
@@ -806,7 +862,7 @@ struct notices_reply {
     uint64_t notice_cursor; /* notice_list: pass as `after`; 0 = that was all */
 };
 
-/* breaker_list */
+/* breaker_put, breaker_delete, breaker_allow, breaker_report, breaker_list */
 struct breakers_reply {
     const struct breaker_view *breakers; /* by target */
     uint32_t breaker_count;
@@ -831,6 +887,7 @@ enum reply_family {
     REPLY_BULK,
     REPLY_CLOCK,
     REPLY_WORKERS,
+    REPLY_REGISTRY,
     REPLY_ATTEMPTS,
     REPLY_HISTORY,
     REPLY_KV_COMMIT,
@@ -852,6 +909,7 @@ enum reply_family {
     struct bulk_reply;                                                                             \
     struct clock_reply;                                                                            \
     struct workers_reply;                                                                          \
+    struct registry_reply;                                                                         \
     struct attempts_reply;                                                                         \
     struct history_reply;                                                                          \
     struct kv_commit_reply;                                                                        \

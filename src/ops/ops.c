@@ -14,6 +14,8 @@ static const ops_fn functions[OP_KIND_COUNT] = {
     [OP_FAIL] = ops_fail,
     [OP_EXTEND] = ops_extend,
     [OP_RELEASE] = ops_release,
+    [OP_PROGRESS] = ops_progress,
+    [OP_LOG] = ops_log,
     [OP_RELEASE_CLAIM] = ops_release_claim,
     [OP_CANCEL] = ops_cancel,
     [OP_REQUEUE] = ops_requeue,
@@ -32,6 +34,10 @@ static const ops_fn functions[OP_KIND_COUNT] = {
     [OP_NOTICE_END] = ops_notice_end,
     [OP_NOTICE_AGAIN] = ops_notice_again,
     [OP_NOTICE_DISCARD] = ops_notice_discard,
+    [OP_BREAKER_PUT] = ops_breaker_put,
+    [OP_BREAKER_DELETE] = ops_breaker_delete,
+    [OP_BREAKER_ALLOW] = ops_breaker_allow,
+    [OP_BREAKER_REPORT] = ops_breaker_report,
 };
 
 ops_fn ops_function(enum op_kind kind)

@@ -14,11 +14,13 @@
  *   kv.c              commits of the key-value store
  *   schedules.c, fire.c    schedules, and the jobs that they create
  *   leases.c          ack, fail, extend, release; leases that end without a report
+ *   progress.c        progress and log lines of a lease (held.h)
  *   claim.c           claims
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
  *   queues.c          queues: put, delete, pause, purge; bulk actions begin
  *   alerts.c          alert rules, conditions, what a notice contains
- *   notices.c         the outbox: take, end, again, discard; breakers of targets
+ *   notices.c         the outbox: take, end, again, discard
+ *   breakers.c        breakers: those of webhooks, and those that clients consult
  *   *_check.c         checks of an operation's values that need no state
  *
  * Handles. A job is passed as a pointer to its struct job, which is the first member of whatever
@@ -50,8 +52,9 @@ struct lease_state {
     uint32_t lease_ms;  /* 0 = it has no end: a trigger's job holds it */
     struct span worker; /* valid until the lease ends; empty = no name */
     struct lease_limits limits;
-    int64_t limit_left_ms; /* until its first limit; ≤ 0 = that has passed; INT64_MAX = it has none */
-    bool limited;          /* it ends at that limit, not sooner for want of an extend */
+    int64_t
+        limit_left_ms; /* until its first limit; ≤ 0 = that has passed; INT64_MAX = it has none */
+    bool limited;      /* it ends at that limit, not sooner for want of an extend */
 };
 
 /* How the holder of a lease ended it: a repeat of this report gets the same reply. */
@@ -204,6 +207,7 @@ struct ops_store {
     const struct breaker_view *(*breaker_next)(const struct ops *o,
                                                const struct breaker_view *after); /* NULL = first */
     bool (*breaker_commit)(struct ops *o, const struct record *rec);
+    uint64_t (*breaker_named_count)(const struct ops *o);
 
     /* --- leases --- */
 
@@ -364,6 +368,8 @@ ops_fn ops_function(enum op_kind kind); /* NULL = the store has its own function
 void ops_ack(struct ops *o, const struct op *op, struct reply *r);
 void ops_fail(struct ops *o, const struct op *op, struct reply *r);
 void ops_extend(struct ops *o, const struct op *op, struct reply *r);
+void ops_progress(struct ops *o, const struct op *op, struct reply *r);
+void ops_log(struct ops *o, const struct op *op, struct reply *r);
 void ops_release(struct ops *o, const struct op *op, struct reply *r);
 void ops_enqueue(struct ops *o, const struct op *op, struct reply *r);
 void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r);
@@ -390,6 +396,10 @@ void ops_notice_take(struct ops *o, const struct op *op, struct reply *r);
 void ops_notice_end(struct ops *o, const struct op *op, struct reply *r);
 void ops_notice_again(struct ops *o, const struct op *op, struct reply *r);
 void ops_notice_discard(struct ops *o, const struct op *op, struct reply *r);
+void ops_breaker_put(struct ops *o, const struct op *op, struct reply *r);
+void ops_breaker_delete(struct ops *o, const struct op *op, struct reply *r);
+void ops_breaker_allow(struct ops *o, const struct op *op, struct reply *r);
+void ops_breaker_report(struct ops *o, const struct op *op, struct reply *r);
 /* With OUT_OK nothing is answered yet: see bulk_begin. */
 void ops_bulk(struct ops *o, const struct op *op, struct reply *r);
 

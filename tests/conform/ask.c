@@ -126,6 +126,7 @@ static bool done_before(const struct op *op, const struct reply *r)
         return r->outcome == OUT_NO_QUEUE;
     case OP_ALERT_DELETE:
     case OP_NOTICE_DISCARD:
+    case OP_BREAKER_DELETE:
         return r->outcome == OUT_NOT_FOUND;
     case OP_QUEUE_PUT:
     case OP_SCHEDULE_PUT:

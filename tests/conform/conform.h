@@ -104,14 +104,15 @@ struct conform_topic {
                                        .count = sizeof list / sizeof list[0],                      \
                                        .needs = 0 __VA_OPT__(|) __VA_ARGS__}
 
-extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease, topic_cancel,
-    topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,
-    topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
-    topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
-    topic_undelivered, topic_rate, topic_notice, topic_api, topic_schedule, topic_trigger,
-    topic_beanstalk, topic_moved, topic_dispatch, topic_refuse_enqueue, topic_refuse_lease,
-    topic_refuse_unique, topic_refuse_change, topic_refuse_queue, topic_refuse_kv,
-    topic_refuse_batch, topic_refuse_alerts, topic_refuse_schedules, topic_envelope;
+extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease,
+    topic_cancel, topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge,
+    topic_bulk, topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart,
+    topic_fault, topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
+    topic_undelivered, topic_rate, topic_notice, topic_breaker, topic_api, topic_schedule,
+    topic_trigger, topic_beanstalk, topic_moved, topic_dispatch, topic_refuse_enqueue,
+    topic_refuse_lease, topic_refuse_unique, topic_refuse_change, topic_refuse_queue,
+    topic_refuse_kv, topic_refuse_batch, topic_refuse_alerts, topic_refuse_schedules,
+    topic_envelope, topic_progress;
 
 /* --- env.c: opening, closing, time --- */
 

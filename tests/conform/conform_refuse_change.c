@@ -267,9 +267,9 @@ static void bulk_everything(struct env *e, uint8_t action, const char *text)
         bool moves_it = bulk_states_from((enum bulk_action)action) & STATE_BIT(s);
         const struct job_view *v = get(e, seqs[s]);
         enum job_state now = v ? (enum job_state)v->job.state : STATE_NONE;
-        enum job_state then = action == BULK_REQUEUE  ? STATE_READY
+        enum job_state then = action == BULK_REQUEUE      ? STATE_READY
                               : action == BULK_CANCEL_NOW ? STATE_CANCELLED
-                                                      : STATE_NONE;
+                                                          : STATE_NONE;
         EXPECT_INT(now, moves_it ? then : (enum job_state)s);
         if (action == BULK_REQUEUE && moves_it) {
             EXPECT_INT(v->fates.requeues, 1); /* as if each had been asked for by itself */

@@ -25,7 +25,8 @@ enum place {
 };
 
 /* Of ack, fail, extend, release, in this order: R = a repeat of what was answered before, L = lease
- * lost, C = cancelled, I = illegal, G = gone, N = not found; - = would be done, see the other cases. */
+ * lost, C = cancelled, I = illegal, G = gone, N = not found; - = would be done, see the other
+ * cases. */
 static const char *const answers[PLACE_COUNT][SORT_COUNT] = {
     [READY] = {"LLLR", "LLLR", "LLLL", "LLLL", "LLLL", "IIII"},
     [SCHEDULED] = {"LRLL", "LLLR", "LLLL", "LLLL", "LLLL", "IIII"},
@@ -85,7 +86,8 @@ static const char *const ended_as[PLACE_COUNT] = {
 static const char *reply_of(struct env *e, char letter, enum place place, enum token_sort sort)
 {
     static const char *const names[] = {
-        ['L'] = "lease_lost", ['C'] = "cancelled", ['I'] = "illegal", ['G'] = "gone", ['N'] = "not_found", ['R'] = "ok"};
+        ['L'] = "lease_lost", ['C'] = "cancelled", ['I'] = "illegal",
+        ['G'] = "gone",       ['N'] = "not_found", ['R'] = "ok"};
     bool there = place < REMOVED;
     char *text = arena_alloc(&e->arena, 120);
     snprintf(text, 120, "%s%s%s%s%s", names[(int)letter],

@@ -150,6 +150,7 @@ static void add_family(struct text *t, const struct reply *r)
         add_number(t, "schedules", r->schedule_count);
         break;
     case REPLY_PLAIN:
+    case REPLY_REGISTRY:
     case REPLY_ATTEMPTS:
     case REPLY_HISTORY:
     case REPLY_BREAKERS:

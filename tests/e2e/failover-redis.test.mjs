@@ -2,6 +2,9 @@
 // PDQ-1, PDQ-6, PDQ-7 with a real Redis, chosen by the names of the priority-queue document: killed, started
 // again, and refusing us. Runs itself below scripts/with-redis. failover.test.mjs has the finer points.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { after, describe, test } from 'node:test';
 
 import { killRedis, startRedis } from '../faults/lib/redis.mjs';
@@ -56,6 +59,48 @@ describe('use_redis', { concurrency: false }, () => {
     assert.ok(answers.every((answer) => answer.state === 'done'));
     api.close();
     await stopServer(server);
+  });
+
+  test('PDQ-7 Redis hangs: what is in progress is answered, and queues are not shown with wrong ids', { timeout: 120_000 }, async () => {
+    const server = await start({ REDIS_HEALTH_CHECK_TIMEOUT: '2.0' }); // timeouts.backend_ms stays at 5 minutes
+    const api = new Client(server);
+    for (const name of ['zeta', 'alpha']) assert.equal((await api.post('/api/queues', { name })).status, 201);
+    const ids = async () => (await api.get('/api/queues')).json.map((q) => [q.name, q.id]);
+    const before = await ids();
+    const pid = Number(readFileSync(path.join(process.env.HF_REDIS_DIR, 'redis.pid'), 'utf8'));
+    process.kill(pid, 'SIGSTOP');
+    try {
+      // The outcome of some is unknown (504), the others are spooled; none waits for the 5 minutes.
+      const answers = await Promise.all([1, 2, 3, 4].map((n) => api.post('/v1/queues/hung/jobs', { payload: n })));
+      for (const { status, json, text } of answers) assert.ok(status === 504 || (status === 201 && json.spooled), text);
+      await until('the server notices', async () => !(await state(api)).primary_up);
+      assert.equal((await api.post('/v1/queues/hung/jobs', { payload: 5 })).json.spooled, true);
+      assert.equal((await api.get('/api/queues')).status, 503);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    await until('it is back', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0, 60_000);
+    assert.deepEqual(await ids(), before);
+    api.close();
+    await stopServer(server);
+  });
+
+  test('PDQ-6 PDQ-7 a stock Redis (appendonly no) does not prevent the start: the log says what to set, and the node moves over', async () => {
+    const set = (value) => assert.equal(spawnSync('redis-cli', ['-s', path.join(process.env.HF_REDIS_DIR, 'redis.sock'), 'CONFIG', 'SET', 'appendonly', value]).status, 0);
+    set('no');
+    let api;
+    try {
+      const server = await start({});
+      api = new Client(server);
+      assert.match(server.stderr, /primary_not_usable.*set appendonly yes and maxmemory-policy noeviction/);
+      assert.equal((await api.post('/v1/queues/stock/jobs', { payload: 1 })).json.spooled, true);
+      assert.equal((await state(api)).primary_up, false);
+    } finally {
+      set('yes');
+    }
+    await until('it has moved over', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0, 60_000);
+    assert.equal((await api.post('/v1/queues/stock/claim', {})).json.jobs[0].payload, 1);
+    api.close();
   });
 
   test('PDQ-7 away at the start is no error, a wrong password is', async () => {

@@ -97,17 +97,18 @@ const bodies = [
   { route: 'PUT /v1/queues/{queue}', fields: f.policy, fresh: queueOf },
   { route: 'PATCH /v1/queues/{queue}', fields: f.policy, fresh: withQueue },
   { route: 'POST /v1/queues/{queue}/pause', fields: f.pause, fresh: withQueue },
-  ...['requeue', 'cancel', 'remove'].map((word) => ({ route: `POST /v1/queues/{queue}/${word}`, fields: f.bulk, fresh: withQueue, base: () => ({ states: '["dead"]' }) })),
+  ...['requeue', 'cancel', 'remove'].map((word) => ({ route: `POST /v1/queues/{queue}/${word}`, fields: { ...f.bulk, ...f[word] }, fresh: withQueue, base: () => ({ states: '["dead"]' }) })),
   { route: 'POST /v1/queues/{queue}/jobs', fields: f.job, fresh: queueOf },
   { route: 'POST /v1/queues/{queue}/claim', fields: f.claim, fresh: withJob },
   { route: 'POST /v1/claim', fields: { ...f.claim, queues: f.texts }, fresh: withJob, base: ({ queue }) => ({ queues: JSON.stringify([queue]) }) },
   { route: 'POST /v1/queues/{queue}/listen', fields: f.listen, fresh: queueOf },
   ...['ack', 'fail', 'extend', 'release'].map((word) => ({ route: `POST /v1/jobs/{id}/${word}`, fields: f[word], fresh: withLease, base: withToken })),
   { route: 'PATCH /v1/jobs/{id}', fields: f.patch, fresh: withJob, base: () => ({ priority: '1' }) },
+  { route: 'POST /v1/jobs/{id}/cancel', fields: f.cancel, fresh: withJob },
   { route: 'POST /v1/jobs/{id}/requeue', fields: { delay_ms: f.job.delay_ms }, fresh: () => withJob({ delay_ms: 1000 }) },
   { route: 'POST /v1/test/clock', fields: { advance_ms: f.int(0, 253402300799999) }, base: () => ({ advance_ms: '0' }) },
 ];
-const noBody = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge', 'POST /v1/jobs/{id}/cancel', 'POST /v1/jobs/{id}/discard', 'POST /v1/clock/accept', 'POST /v1/compact', 'DELETE /v1/queues/{queue}', 'DELETE /v1/jobs/{id}'];
+const noBody = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge', 'POST /v1/jobs/{id}/discard', 'POST /v1/clock/accept', 'POST /v1/compact', 'DELETE /v1/queues/{queue}', 'DELETE /v1/jobs/{id}'];
 const many = ['ack', 'fail', 'extend', 'release', 'import'].map((word) => `POST /v1/${word}`);
 const baseOf = (body, place) => body.base?.(place) ?? {};
 const [methodOf, patternOf] = [(route) => route.split(' ')[0], (route) => route.split(' ')[1]];

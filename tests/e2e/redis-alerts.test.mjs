@@ -84,6 +84,32 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
   const outbox = (alert) => cli('ZCARD', key(`notice:${alert}`));
   const delivered = async (api) => Number(/^holdfast_notices_delivered_total (\d+)/m.exec((await api.get('/metrics')).text)[1]);
 
+  test('PDQ-9 PDQ-12 named breakers are common to the nodes: the probes are allowed once in all', async () => {
+    assert.equal((await apis[0].put('/v1/breakers/pay', { failure_threshold: 4, open_cooldown_seconds: 86400, half_open_probe_count: 3 })).status, 201);
+    const report = (n) => apis[n % 2].post('/v1/breakers/pay/report', { ok: false });
+    await Promise.all([0, 1, 2, 3].map(report)); // no report is lost
+    for (const api of apis) {
+      const { json } = await api.post('/v1/breakers/pay/allow');
+      assert.deepEqual([json.allowed, json.state], [false, 'open']);
+      assert.match((await api.get('/metrics')).text, /^holdfast_breaker_state\{target="pay"\} 1$/m);
+    }
+    // Opened again with a short cooldown; once it is open, the settings for its probes can change.
+    const set = async (settings) => assert.equal((await apis[1].put('/v1/breakers/pay', settings)).status, 200);
+    await set({ failure_threshold: 1, open_cooldown_seconds: 1 });
+    for (const ok of [true, false]) await apis[0].post('/v1/breakers/pay/report', { ok });
+    await set({ open_cooldown_seconds: 86400, half_open_probe_count: 3 });
+    await until('the cooldown is over', async () => Date.parse((await apis[0].get('/v1/breakers/pay')).json.until) < Date.now());
+    const replies = await Promise.all(Array.from({ length: 40 }, (_, n) => apis[n % 2].post('/v1/breakers/pay/allow')));
+    for (const r of replies) assert.equal(r.status, 200, r.text);
+    assert.equal(replies.filter((r) => r.json.allowed).length, 3);
+    assert.equal((await apis[1].post('/v1/breakers/pay/report', { ok: true })).json.state, 'closed');
+    assert.equal((await apis[0].post('/v1/breakers/pay/allow')).json.allowed, true);
+    assert.equal((await apis[0].delete('/v1/breakers/pay')).status, 200);
+    // Both nodes create the same one at once.
+    const made = await Promise.all(Array.from({ length: 20 }, (_, n) => apis[n % 2].post(`/v1/breakers/new${n >> 1}/allow`)));
+    for (const r of made) assert.deepEqual([r.status, r.json.allowed], [200, true], r.text);
+  });
+
   test('ORC-18 what dies at one node is told once, by the one that leads', async () => {
     const leader = await leading();
     const other = 1 - leader;

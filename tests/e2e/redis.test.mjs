@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { Client } from './lib/client.mjs';
+import { Client, openStream } from './lib/client.mjs';
 import { freePort } from './lib/ports.mjs';
 import { killServer, logged, startServer, stopServer, until } from './lib/server.mjs';
 
@@ -221,6 +221,21 @@ describe('nodes that share a server', () => {
     for (const api of apis) api.close();
     for (const node of nodes) if (!node.exit) await stopServer(node);
     await redis.kill();
+  });
+
+  test('HF-21 a cancel that one node receives is an event of the others, and their extends tell of it', async () => {
+    await apis[0].put('/v1/queues/stop', { cancel_grace_ms: 60_000 });
+    await apis[0].post('/v1/queues/stop/jobs', { payload: 1 });
+    const stream = await openStream(nodes[1], '/v1/events?queue=stop&events=cancel_requested').opened;
+    const [job] = (await apis[1].post('/v1/queues/stop/claim', { wait_ms: 60_000 })).json.jobs;
+    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/cancel`)).status, 202);
+    const { event, data } = await stream.next();
+    stream.close();
+    assert.deepEqual([event, JSON.parse(data).job.id, JSON.parse(data).queue], ['cancel_requested', job.id, 'stop']);
+    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/extend`, { token: job.token })).json.cancel, true);
+    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/release`, { token: job.token })).json.state, 'cancelled');
+    const late = await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token });
+    assert.deepEqual([late.status, late.json.code], [409, 'cancelled']);
   });
 
   test('every job runs once, whoever hands it out; nothing is left behind', async () => {

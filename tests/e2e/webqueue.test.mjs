@@ -489,7 +489,7 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
     const failed = await d.job(dead);
     assert.deepEqual([failed.status, failed.error], ['error', 'Timeout after 300s']);
     assert.equal(failed.completed_at - failed.started_at, 300);
-    assert.equal((await d.native(dead)).reason, 'timed_out');
+    assert.equal((await d.native(dead)).reason, 'lease_expired');
     for (let i = 0; i < 20; i++) {
       ok(await api.post(at('renew'), { job_id: live }));
       await advance(299_999);

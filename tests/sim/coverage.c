@@ -108,11 +108,10 @@ bool coverage_faults(const struct coverage *c, FILE *out)
     return all;
 }
 
-/* Only when a thousand targets are known; only when jobs move in from another
- * store, while nobody else is there. */
+/* Only when jobs move in from another store, while nobody else is there. */
 static bool never_written(enum record_kind kind)
 {
-    return kind == REC_BREAKER_GONE || kind == REC_JOB_ATTEMPT;
+    return kind == REC_JOB_ATTEMPT;
 }
 
 /* Internal; of stores that nodes share. */

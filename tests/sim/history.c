@@ -42,6 +42,10 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_NOTICE_LIST] = "notice_list",
     [OP_NOTICE_AGAIN] = "notice_again",
     [OP_NOTICE_DISCARD] = "notice_discard",
+    [OP_BREAKER_PUT] = "breaker_put",
+    [OP_BREAKER_DELETE] = "breaker_delete",
+    [OP_BREAKER_ALLOW] = "breaker_allow",
+    [OP_BREAKER_REPORT] = "breaker_report",
     [OP_BREAKER_LIST] = "breaker_list",
     [OP_NOTE] = "note",
     [OP_PAGE] = "page",
@@ -333,6 +337,10 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_ALERT_LIST:
     case OP_NOTICE_TAKE:
     case OP_NOTICE_LIST:
+    case OP_BREAKER_PUT:
+    case OP_BREAKER_DELETE:
+    case OP_BREAKER_ALLOW:
+    case OP_BREAKER_REPORT:
     case OP_BREAKER_LIST:
     case OP_PAGE:
     case OP_HISTORY:
@@ -449,6 +457,10 @@ static uint64_t subject_of(const struct op *op)
     case OP_NOTICE_LIST:
     case OP_NOTICE_AGAIN:
     case OP_NOTICE_DISCARD:
+    case OP_BREAKER_PUT:
+    case OP_BREAKER_DELETE:
+    case OP_BREAKER_ALLOW:
+    case OP_BREAKER_REPORT:
     case OP_BREAKER_LIST:
     case OP_NOTE:
     case OP_PAGE:

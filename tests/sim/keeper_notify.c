@@ -61,6 +61,24 @@ static void again(struct world *w, uint32_t client)
     call_send(w, number);
 }
 
+/* Named breakers: the engine and its recovered copy must agree on them. */
+static void named(struct world *w, uint32_t client)
+{
+    static const char *const names[] = {"pay", "mail.eu", "x-1"};
+    unsigned roll = (unsigned)between(w, 0, 99);
+    uint32_t number;
+    enum op_kind kind = roll < 45   ? OP_BREAKER_ALLOW
+                        : roll < 85 ? OP_BREAKER_REPORT
+                        : roll < 95 ? OP_BREAKER_PUT
+                                    : OP_BREAKER_DELETE;
+    call_new(w, client, kind, 2, &number)->op.breaker =
+        (struct op_breaker){.name = span_text(names[between(w, 0, 2)]),
+                            .rules = breaker,
+                            .success = chance(w, 30),
+                            .retry_after_ms = chance(w, 20) ? 1500 : 0};
+    call_send(w, number);
+}
+
 static void rule(struct world *w, uint32_t client)
 {
     uint32_t number;
@@ -91,8 +109,10 @@ void keeper_notify(struct world *w, uint32_t client)
 {
     unsigned roll = (unsigned)between(w, 0, 99);
     uint32_t number;
-    if (roll < 45) {
+    if (roll < 40) {
         take(w, client);
+    } else if (roll < 50) {
+        named(w, client);
     } else if (roll < 70) {
         outbox(w, client);
     } else if (roll < 78) {

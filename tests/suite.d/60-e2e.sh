@@ -17,7 +17,7 @@ done
 
 tap_jobs=$(($(nproc) * 3 / 2))
 # The longest first, so that none is left over at the end.
-long=(postgres migrate redis postgres-nodes full cli tasks stream)
+long=(postgres migrate redis postgres-nodes full cli work_server tasks stream)
 long=("${long[@]/#/tests/e2e/}")
 for file in "${long[@]/%/.test.mjs}" tests/e2e/*.test.mjs; do
   name=${file#tests/}

@@ -26,6 +26,7 @@ static const struct reply_part {
                                [REPLY_BULK] = PART(bulk, changed),
                                [REPLY_CLOCK] = PART(clock, was_suspect),
                                [REPLY_WORKERS] = PART(workers, workers),
+                               [REPLY_REGISTRY] = PART(registry, entries),
                                [REPLY_ATTEMPTS] = PART(attempts, attempts),
                                [REPLY_HISTORY] = PART(history, hours),
                                [REPLY_KV_COMMIT] = PART(kv_commit, version),
@@ -49,7 +50,8 @@ void reply_guard(struct reply *r)
 {
     for (size_t f = 0; f < REPLY_FAMILY_COUNT; f++) {
         unsigned char *at = (unsigned char *)r + parts[f].at;
-        if (f == reply_family(r) || parts[f].size == 0)
+        CHECK(f == REPLY_PLAIN || parts[f].size > 0); /* else a row is missing in the table */
+        if (f == reply_family(r) || f == REPLY_PLAIN)
             continue;
         CHECK(part_unset(at, parts[f].size));
         memset(at, PATTERN, parts[f].size);

@@ -246,6 +246,11 @@ static void put_op_notice(struct line *l, const struct op *op)
     line_put(l, " notice=%" PRIu64, op->notice.id.seq);
 }
 
+static void put_op_breaker(struct line *l, const struct op *op)
+{
+    line_put(l, " breaker=%.*s", (int)op->breaker.name.len, op->breaker.name.at);
+}
+
 static void put_op_note(struct line *l, const struct op *op)
 {
     line_put(l, " seq=%" PRIu64, op->note.job.seq);
@@ -277,6 +282,8 @@ static void (*const kinds[OP_KIND_COUNT])(struct line *l, const struct op *op) =
     [OP_FAIL] = put_op_lease,
     [OP_EXTEND] = put_op_lease,
     [OP_RELEASE] = put_op_lease,
+    [OP_PROGRESS] = put_op_lease,
+    [OP_LOG] = put_op_lease,
     [OP_RELEASE_CLAIM] = put_op_release_claim,
     [OP_CANCEL] = put_op_job,
     [OP_REQUEUE] = put_op_job,
@@ -305,6 +312,10 @@ static void (*const kinds[OP_KIND_COUNT])(struct line *l, const struct op *op) =
     [OP_NOTICE_LIST] = put_op_notice,
     [OP_NOTICE_AGAIN] = put_op_notice,
     [OP_NOTICE_DISCARD] = put_op_notice,
+    [OP_BREAKER_PUT] = put_op_breaker,
+    [OP_BREAKER_DELETE] = put_op_breaker,
+    [OP_BREAKER_ALLOW] = put_op_breaker,
+    [OP_BREAKER_REPORT] = put_op_breaker,
     [OP_NOTE] = put_op_note,
     [OP_PAGE] = put_op_page,
     [OP_HISTORY] = put_op_history,

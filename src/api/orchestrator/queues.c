@@ -202,6 +202,13 @@ static void list_write(struct list *l, const struct queue_view *q)
 static void listed(struct call *c, const struct reply *r)
 {
     struct list *l = c->more;
+    if (r->left_out) { /* the spool numbers its queues itself */
+        call_refuse(c, &(struct reply){.kind = OP_QUEUE_LIST,
+                                       .outcome = OUT_UNAVAILABLE,
+                                       .note = "the shared store, which has the ids of the "
+                                               "queues, does not answer: try again"});
+        return;
+    }
     for (uint32_t i = 0; i < r->queue_count; i++)
         list_write(l, &r->queues[i]);
     struct span last = r->queue_count ? r->queues[r->queue_count - 1].name : (struct span){NULL, 0};

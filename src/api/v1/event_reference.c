@@ -20,9 +20,10 @@ static const struct event_doc docs[EVENT_KIND_COUNT] = {
     [EVENT_RELEASED] = {JOB, "The job was given back, uncounted: by its worker or by a restart."},
     [EVENT_DONE] = {JOB, "A worker acknowledged the job."},
     [EVENT_DEAD] = {JOB, "The job became dead. `reason` says why."},
-    [EVENT_CANCEL_REQUESTED] = {JOB, "A cancel of the running job was requested. Its worker has the "
-                                     "queue's `cancel_grace_ms` to end it. A node emits this event "
-                                     "also for a request that another node received."},
+    [EVENT_CANCEL_REQUESTED] = {JOB,
+                                "A cancel of the running job was requested. Its worker has the "
+                                "queue's `cancel_grace_ms` to end it. A node emits this event "
+                                "also for a request that another node received."},
     [EVENT_CANCELLED] = {JOB, "The job was cancelled."},
     [EVENT_REQUEUED] = {JOB, "A dead, cancelled or scheduled job was made ready again."},
     [EVENT_PATCHED] = {JOB, "The payload, priority or another property of the job was changed."},
@@ -51,6 +52,9 @@ static const struct event_doc docs[EVENT_KIND_COUNT] = {
                                "A schedule was due but could not create its job. The event is "
                                "sent once for each series of failures."},
     [EVENT_SCHEDULE_FIRED] = {"schedule, job, queue", "A schedule created a job."},
+    [EVENT_PROGRESS] = {JOB ", progress",
+                        "The worker of the job reported its progress. At most one "
+                        "event a second is kept and sent for each job."},
 };
 
 void events_reference(FILE *out)

@@ -17,20 +17,14 @@
 #define PREFETCH 10
 
 /* In the order of the enum; a test compares. */
-const char *const event_words[] = {"enqueued",       "ready",
-                                   "claimed",        "retried",
-                                   "crashed",        "released",
-                                   "done",           "dead",
-                                   "cancel_requested",
-                                   "cancelled",      "requeued",
-                                   "patched",        "queue_created",
-                                   "queue_changed",  "queue_deleted",
-                                   "queue_paused",   "queue_resumed",
-                                   "queue_purged",   "queue_deep",
-                                   "clock_suspect",  "kv_set",
-                                   "kv_deleted",     "alert_raised",
-                                   "alert_cleared",  "schedule_failed",
-                                   "schedule_fired", NULL};
+const char *const event_words[] = {
+    "enqueued",         "ready",          "claimed",       "retried",
+    "crashed",          "released",       "done",          "dead",
+    "cancel_requested", "cancelled",      "requeued",      "patched",
+    "queue_created",    "queue_changed",  "queue_deleted", "queue_paused",
+    "queue_resumed",    "queue_purged",   "queue_deep",    "clock_suspect",
+    "kv_set",           "kv_deleted",     "alert_raised",  "alert_cleared",
+    "schedule_failed",  "schedule_fired", "progress",      NULL};
 _Static_assert(sizeof event_words / sizeof *event_words == EVENT_KIND_COUNT + 1,
                "every kind of event has its word");
 
@@ -42,6 +36,7 @@ void event_write(struct json_writer *w, const struct broker_event *from)
     event_of_stream(&v, from);
     json_write_object(w);
     event_members_write(w, &v);
+    progress_write(w, from->progress);
     json_write_object_end(w);
 }
 

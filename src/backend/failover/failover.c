@@ -324,7 +324,8 @@ static int open_both(struct failover *f, struct backend *spool, struct err_note 
         event_merge_init(&f->events, SOURCE_COUNT, (uint32_t)(last >> EPOCH_SHIFT), event_seq, f);
     if (!err && f->setup.reachable(f->setup.ctx))
         err = f->setup.open(f->setup.ctx, &f->primary, note);
-    return err;
+    /* Its operator can change that while this node works on the spool, and is told what to set. */
+    return err == -ERR_UNSAFE ? fo_not_usable(f, note) : err;
 }
 
 /* Half of the range is left to count. */
@@ -412,6 +413,11 @@ int backend_open_failover_urls(const char *primary, const char *spool, uint32_t 
         return err;
     }
     *p = (struct place){.url = url, .config = *config, .health_ms = health_ms};
+    /* What a server that hangs was asked must not wait longer than it takes to find that out. With
+     * PostgreSQL a query may be slow on a server that is well. */
+    bool redis = strncmp(url, "redis", strlen("redis")) == 0;
+    if (redis && (config->answer_ms == 0 || config->answer_ms > health_ms))
+        p->config.answer_ms = health_ms;
     snprintf(p->kind, sizeof p->kind, "%.*s", (int)strcspn(url, ":"), url);
     struct failover_setup setup = {.kind = p->kind,
                                    .open = place_open,

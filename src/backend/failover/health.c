@@ -2,6 +2,8 @@
 /* Is the primary there? A small question is put to it all the time; it counts as gone when one is
  * not answered for health_ms, or anything is answered OUT_UNAVAILABLE, and as back when a question
  * is answered. One that was never reached is opened as soon as somebody listens at its address. */
+#include <string.h>
+
 #include "backend/failover/impl.h"
 #include "base/mem.h"
 
@@ -103,6 +105,17 @@ static void reach_cb(uv_work_t *work)
     f->reached = f->setup.reachable(f->setup.ctx);
 }
 
+int fo_not_usable(struct failover *f, const struct err_note *note)
+{
+    bool known = strcmp(f->why, note->text) == 0;
+    away_because(f, note->text);
+    if (!known)
+        log_event(f->config.log, LOG_WARN, "primary_not_usable", LOG_TEXT("primary", f->setup.kind),
+                  LOG_TEXT("why", f->why),
+                  LOG_TEXT("now", "plain jobs go to the spool of this node"));
+    return 0;
+}
+
 static void open_now(struct failover *f)
 {
     struct err_note note = {""};
@@ -111,6 +124,8 @@ static void open_now(struct failover *f)
         f->fanout.open++;
         fo_primary_opened(f);
         probe(f);
+    } else if (err == -ERR_UNSAFE) {
+        (void)fo_not_usable(f, &note);
     } else {
         away_because(f, note.text[0] ? note.text : err_text(err));
         log_event(f->config.log, LOG_ERROR, "primary_not_usable",
@@ -147,6 +162,8 @@ void fo_health_start(struct failover *f)
         probe(f);
     } else {
         f->since = clock_now(&f->config.clock).wall;
+    }
+    if (!f->primary && !f->why[0]) {
         away_because(f, "nobody listens at its address");
         log_event(f->config.log, LOG_WARN, "primary_not_reached",
                   LOG_TEXT("primary", f->setup.kind),

@@ -157,6 +157,8 @@ void fo_close_further(struct failover *f);
 
 /* health.c */
 void fo_health_start(struct failover *f);
+/* The primary has settings under which jobs could be lost: the log says so once; 0. */
+int fo_not_usable(struct failover *f, const struct err_note *note);
 void fo_down(struct failover *f, const char *why); /* the primary did not do something */
 uint64_t fo_spool_jobs(const struct failover *f);
 

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/job_texts.h"
+#include "core/progress.h"
 
 enum reply_state { REPLY_HELD, REPLY_FETCHING, REPLY_SENT };
 
@@ -330,6 +331,9 @@ static void history_into(struct job_view *v, const struct stored_body *b)
         v->holder = b->holder;
     v->attempts = b->attempts;
     v->attempt_count = b->attempt_count;
+    bool running = v->job.state == STATE_RUNNING;
+    v->progress = running ? progress_shown(b->progress, v->token) : b->progress;
+    v->log = b->log;
 }
 
 static void body_into(struct job_view *v, const struct stored_body *b)
@@ -459,6 +463,7 @@ static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, stru
                                 .count = f->count,
                                 .texts_only = r->texts_only,
                                 .attempts = r->want_attempts,
+                                .log = r->want_log,
                                 .list = r->list,
                                 .exceptions = r->exceptions,
                                 .kv_list = r->kv_list,

@@ -92,7 +92,8 @@ struct store_query {
     size_t count;
     bool texts_only;            /* … without payload and result … */
     bool ahead;                 /* … of ready jobs with a payload and keys alone … */
-    bool attempts;              /* … with their history … */
+    bool attempts;              /* … with their history and progress … */
+    bool log;                   /* … and, with that, their log … */
     const struct op_list *list; /* … or this page … */
     const struct op_exceptions *exceptions; /* … or what went wrong last … */
     const struct op_kv_list *kv_list;       /* … or this page of keys … */
@@ -108,6 +109,8 @@ struct stored_body {
     struct job_ref holder;         /* the last trigger's job that took it; seq 0 = none */
     struct attempt_view *attempts; /* when asked for: oldest first */
     uint32_t attempt_count;
+    struct span progress; /* likewise: of the newest attempt */
+    struct span log;      /* when asked for */
     struct job_extra extra;
     struct span payload;
     uint8_t result_kind, error_kind;

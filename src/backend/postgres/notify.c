@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Notifications between nodes: which queues have ready jobs, which keys were changed, and which
- * running jobs are to be cancelled, by NOTIFY on a connection of its own. A round names every queue once, however many jobs came since the last
- * one; while no other node is alive, none is sent. A queue that was not announced is found by the
- * slow poll (pipeline.c). If changes of keys may have been lost, their listeners get a gap event.
+ * running jobs are to be cancelled, by NOTIFY on a connection of its own. A round names every queue
+ * once, however many jobs came since the last one; while no other node is alive, none is sent. A
+ * queue that was not announced is found by the slow poll (pipeline.c). If changes of keys may have
+ * been lost, their listeners get a gap event.
  *
  * A message is the epoch of the sender, a space, and the name of a queue or one of the signs below,
  * with which no name begins. */

@@ -29,6 +29,8 @@ static void send_get(struct unit *u, const struct op_job *want)
 {
     pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
     pg_args_bool(&pg_unit(u)->args, want->want_body);
+    pg_args_bool(&pg_unit(u)->args, want->want_attempts);
+    pg_args_bool(&pg_unit(u)->args, want->want_log);
     pg_conn_send(pg_pipeline_of(u), SQL_GET_JOB, &pg_unit(u)->args);
     pg_args_i8(&pg_unit(u)->args, want->want_attempts ? (int64_t)want->job.seq : 0);
     pg_conn_send(pg_pipeline_of(u), SQL_ATTEMPTS, &pg_unit(u)->args);
@@ -54,7 +56,10 @@ static void view_attempts(struct unit *u, const PGresult *job, const PGresult *r
                           struct job_view *v)
 {
     struct row row = {.gone = false};
+    int last = PQnfields(job) - 1;
     pg_row_load(job, 0, &row);
+    v->progress = progress_shown(pg_col_bytes(job, 0, last - 1), row.token);
+    v->log = pg_col_bytes(job, 0, last);
     unit_view_attempts(u, &row, attempt_read, r, (size_t)PQntuples(r), v);
 }
 

@@ -110,6 +110,77 @@ static void answer_list(struct pg_store *s, const struct op_list *q, struct repl
 
 /* --- the others --- */
 
+/* A number of an array in its text form, {1,2}; 0 = no more. */
+static uint64_t next_number(const char **at)
+{
+    char *end;
+    while (**at == '{' || **at == ',')
+        ++*at;
+    uint64_t v = (uint64_t)strtoll(*at, &end, 10);
+    *at = end;
+    return v;
+}
+
+static struct worker_view worker_read(const PGresult *r, int row)
+{
+    struct worker_view v = {.name = pg_col_bytes(r, row, 0), .running = pg_col_count(r, row, 1)};
+    char seqs[WORKER_HELD_SHOWN * 24], his[WORKER_HELD_SHOWN * 24];
+    struct span a = pg_col_bytes(r, row, 3), b = pg_col_bytes(r, row, 4);
+    if (a.len >= sizeof seqs || b.len >= sizeof his)
+        return v;
+    snprintf(seqs, sizeof seqs, "%.*s", (int)a.len, a.at);
+    snprintf(his, sizeof his, "%.*s", (int)b.len, b.at);
+    const char *seq = seqs, *hi = his;
+    while (v.held_count < WORKER_HELD_SHOWN) {
+        struct job_ref job = {.seq = next_number(&seq), .hi = next_number(&hi)};
+        if (!job.seq)
+            break;
+        v.held[v.held_count++] = job;
+    }
+    return v;
+}
+
+static void send_registry(struct pg_store *s, const struct op_registry *want)
+{
+    struct args *a = &s->search_unit.args;
+    int64_t now = shared_now(&s->sh);
+    if (want->count) {
+        pg_args_i4(a, (int32_t)s->sh.facts.epoch);
+        pg_array_begin(a, ARRAY_TEXT);
+        for (uint32_t i = 0; i < want->count; i++)
+            pg_array_blob(a, want->entries[i].name);
+        pg_array_end(a);
+        pg_array_begin(a, ARRAY_I8);
+        for (uint32_t i = 0; i < want->count; i++)
+            pg_array_i8(a, want->entries[i].keep_until.ms);
+        pg_array_end(a);
+        pg_array_begin(a, ARRAY_BYTES);
+        for (uint32_t i = 0; i < want->count; i++)
+            pg_array_blob(a, want->entries[i].facts);
+        pg_array_end(a);
+        pg_conn_send(s->reader, SQL_REGISTRY_PUT, a);
+        pg_args_i8(a, now);
+        pg_conn_send(s->reader, SQL_REGISTRY_PRUNE, a);
+    }
+    pg_args_i8(a, now);
+    pg_args_i4(a, WORKERS_MAX);
+    pg_conn_send(s->reader, SQL_REGISTRY, a);
+}
+
+static void answer_registry(struct pg_store *s, const struct op_registry *want, struct reply *reply)
+{
+    const PGresult *r = pg_conn_result(s->reader, want->count ? 3 : 1);
+    int n = PQntuples(r);
+    struct worker_entry *entries =
+        arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *entries);
+    for (int i = 0; entries && i < n; i++)
+        entries[i] = (struct worker_entry){.name = pg_col_bytes(r, i, 0),
+                                           .keep_until = {pg_col_time(r, i, 1)},
+                                           .facts = pg_col_bytes(r, i, 2)};
+    reply->entries = entries;
+    reply->entry_count = entries ? (uint32_t)n : 0;
+}
+
 static void answer_workers(struct pg_store *s, struct reply *reply)
 {
     const PGresult *r = pg_conn_result(s->reader, 1);
@@ -117,7 +188,7 @@ static void answer_workers(struct pg_store *s, struct reply *reply)
     struct worker_view *views =
         arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++)
-        views[i] = (struct worker_view){pg_col_bytes(r, i, 0), pg_col_count(r, i, 1)};
+        views[i] = worker_read(r, i);
     reply->workers = views;
     reply->worker_count = views ? (uint32_t)n : 0;
     reply->worker_total = n ? pg_col_count(r, 0, 2) : 0;
@@ -230,6 +301,8 @@ static void answer(struct pg_store *s, const struct op *op, struct reply *reply)
         pg_keys_answer_list(s, &op->kv_list, reply);
     else if (op->kind == OP_WORKERS)
         answer_workers(s, reply);
+    else if (op->kind == OP_REGISTRY)
+        answer_registry(s, &op->registry, reply);
     else if (op->kind == OP_EXCEPTIONS)
         answer_exceptions(s, reply);
     else
@@ -257,6 +330,10 @@ static void send_what(struct pg_store *s, const struct op *op, uint32_t queue)
         pg_args_i8(a, (int64_t)op->pending.after);
         pg_args_i4(a, bounded ? (int32_t)op->pending.limit : LIMIT_BATCH);
         pg_conn_send(s->reader, SQL_PENDING, a);
+        return;
+    }
+    if (op->kind == OP_REGISTRY) {
+        send_registry(s, &op->registry);
         return;
     }
     if (op->kind == OP_WORKERS) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The notification connection hears on a channel which queues have ready jobs, and which running
- * jobs are to be cancelled; stores announce them there (unit/store.c). A message that is lost is made up for by the slow poll. */
+ * jobs are to be cancelled; stores announce them there (unit/store.c). A message that is lost is
+ * made up for by the slow poll. */
 #include "backend/redis/impl.h"
 
 void rd_notify_opened_cb(void *ctx)

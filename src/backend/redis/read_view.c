@@ -31,6 +31,7 @@ static void send_get(struct rargs *a, const struct op_job *want)
     redis_args_seq(a, want->job.seq);
     redis_args_text(a, want->want_body ? "1" : "");
     redis_args_text(a, want->want_attempts ? "1" : "");
+    redis_args_text(a, want->want_log ? "1" : "");
 }
 
 /* list: oldest first */
@@ -40,12 +41,16 @@ static bool attempt_read(const void *list, size_t i, struct attempt_view *ret)
     return redis_attempt_decode(reply_span(reply_at(r, reply_count(r) - 1 - i)), ret) == 0;
 }
 
-static void view_attempts(struct unit *u, const redisReply *job, const redisReply *list,
+static void view_attempts(struct unit *u, const redisReply *job, const redisReply *r,
                           struct job_view *v)
 {
+    const redisReply *list = reply_at(r, 2);
     struct row row = {.gone = false};
-    if (redis_row_decode(v->job.seq, reply_span(job), &row) == 0)
-        unit_view_attempts(u, &row, attempt_read, list, reply_count(list), v);
+    if (redis_row_decode(v->job.seq, reply_span(job), &row) != 0)
+        return;
+    unit_view_attempts(u, &row, attempt_read, list, reply_count(list), v);
+    v->progress = progress_shown(reply_span(reply_at(r, 3)), row.token);
+    v->log = reply_span(reply_at(r, 4));
 }
 
 static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
@@ -66,7 +71,7 @@ static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
     }
     turn_show_job(t, v);
     if (want->want_attempts)
-        view_attempts(u, five[1], reply_at(r, 2), v);
+        view_attempts(u, five[1], r, v);
 }
 
 /* --- peek --- */

@@ -244,6 +244,8 @@ struct found_worker {
     uint64_t running;
     struct wall_time since;
     struct job_token token;
+    struct job_ref held[WORKER_HELD_SHOWN];
+    uint32_t held_count;
 };
 
 static int longest_first(const void *x, const void *y)
@@ -260,12 +262,15 @@ static void count_worker(struct item *it, struct found_worker *all, size_t *coun
     struct hash128 key = hash128_of(it->unit.s->facts.hash_key, r->worker);
     uint64_t at = map128_get(&it->unit.name_map, key);
     if (!at) {
-        all[(*count)++] = (struct found_worker){r->worker, 0, r->job.since, r->token};
+        all[(*count)++] =
+            (struct found_worker){.name = r->worker, .since = r->job.since, .token = r->token};
         at = *count;
         it->unit.nomem |= map128_put(&it->unit.name_map, key, at) != 0;
     }
     struct found_worker *w = &all[at - 1];
     w->running++;
+    if (w->held_count < WORKER_HELD_SHOWN)
+        w->held[w->held_count++] = (struct job_ref){.seq = r->job.seq, .hi = r->job.id_hi};
     if (r->job.since.ms < w->since.ms ||
         (r->job.since.ms == w->since.ms && r->token.counter < w->token.counter)) {
         w->since = r->job.since;
@@ -280,18 +285,48 @@ static bool answer_workers(struct item *it, const redisReply *list)
     struct worker_view *views = arena_array(&it->unit.arena, most + 1, sizeof *views);
     for (size_t i = 0; all && views && i < most; i++) {
         struct row row = {.gone = false};
-        if (redis_row_decode(1, reply_span(reply_at(list, 2 * i + 1)), &row) == 0 && row.worker.len)
+        uint64_t seq = redis_seq_decode(reply_span(reply_at(list, 2 * i)));
+        if (redis_row_decode(seq, reply_span(reply_at(list, 2 * i + 1)), &row) == 0 &&
+            row.worker.len)
             count_worker(it, all, &count, &row);
     }
     if (!all || !views || it->unit.nomem)
         return false;
     qsort(all, count, sizeof *all, longest_first);
-    for (size_t i = 0; i < count; i++)
-        views[i] = (struct worker_view){all[i].name, all[i].running};
+    for (size_t i = 0; i < count; i++) {
+        views[i] = (struct worker_view){
+            .name = all[i].name, .running = all[i].running, .held_count = all[i].held_count};
+        memcpy(views[i].held, all[i].held, sizeof views[i].held);
+    }
     reply_of(it)->workers = views;
     reply_of(it)->worker_count = (uint32_t)(count < WORKERS_MAX ? count : WORKERS_MAX);
     reply_of(it)->worker_total = count;
     return true;
+}
+
+static void send_registry(struct item *it, const struct op_registry *want)
+{
+    redis_args_text(&it->args, "Y");
+    redis_args_int(&it->args, rd_of_unit(&it->unit)->sh.facts.epoch);
+    redis_args_int(&it->args, want->count);
+    for (uint32_t i = 0; i < want->count; i++) {
+        redis_args_bytes(&it->args, want->entries[i].name);
+        redis_args_int(&it->args, want->entries[i].keep_until.ms);
+        redis_args_bytes(&it->args, want->entries[i].facts);
+    }
+}
+
+static bool answer_registry(struct item *it, const redisReply *list)
+{
+    size_t n = reply_count(list) / 3;
+    struct worker_entry *entries = arena_array(&it->unit.arena, n + 1, sizeof *entries);
+    for (size_t i = 0; entries && i < n; i++)
+        entries[i] = (struct worker_entry){.name = reply_span(reply_at(list, 3 * i)),
+                                           .keep_until = {rd_reply_int(reply_at(list, 3 * i + 1))},
+                                           .facts = reply_span(reply_at(list, 3 * i + 2))};
+    reply_of(it)->entries = entries;
+    reply_of(it)->entry_count = entries ? (uint32_t)n : 0;
+    return entries != NULL;
 }
 
 static bool answer_exceptions(struct item *it, const redisReply *list)
@@ -342,11 +377,12 @@ static void found_cb(void *ctx, redisReply *r)
     if (!rd_item_answered(it, r, false))
         return;
     const redisReply *found = only(it, r);
-    if (kind != OP_WORKERS && kind != OP_KV_LIST && reply_count(found) < 2) {
+    if (kind != OP_WORKERS && kind != OP_KV_LIST && kind != OP_REGISTRY && reply_count(found) < 2) {
         answer(it, OUT_NO_QUEUE, NULL);
         return;
     }
-    bool done = kind == OP_WORKERS ? answer_workers(it, found)
+    bool done = kind == OP_WORKERS    ? answer_workers(it, found)
+                : kind == OP_REGISTRY ? answer_registry(it, found)
                 : kind == OP_KV_LIST
                     ? rd_kv_answer_list(it, &op_of(it)->kv_list, found, reply_of(it))
                 : kind == OP_EXCEPTIONS ? answer_exceptions(it, reply_at(found, 1))
@@ -376,6 +412,8 @@ static void send_other(struct item *it)
         redis_args_text(&it->args, "X");
         redis_args_bytes(&it->args, op->exceptions.queue);
         redis_args_int(&it->args, limit && limit < LIMIT_EXCEPTIONS ? limit : LIMIT_EXCEPTIONS);
+    } else if (op->kind == OP_REGISTRY) {
+        send_registry(it, &op->registry);
     } else if (op->kind == OP_KV_LIST) {
         rd_kv_send_list(it, &op->kv_list);
     } else {

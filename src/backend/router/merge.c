@@ -209,13 +209,20 @@ static int by_rank(const void *a, const void *b)
     return span_order(x->view.name, y->view.name);
 }
 
+static void fold_worker(struct worker_view *to, const struct worker_view *from)
+{
+    to->running += from->running;
+    for (uint32_t i = 0; i < from->held_count && to->held_count < WORKER_HELD_SHOWN; i++)
+        to->held[to->held_count++] = from->held[i];
+}
+
 static size_t fold_workers(struct ranked_worker *all, size_t count)
 {
     size_t n = 0;
     qsort(all, count, sizeof *all, by_worker_name);
     for (size_t i = 0; i < count; i++) {
         if (n > 0 && span_equal(all[n - 1].view.name, all[i].view.name))
-            all[n - 1].view.running += all[i].view.running;
+            fold_worker(&all[n - 1].view, &all[i].view);
         else
             all[n++] = all[i];
     }

@@ -71,6 +71,7 @@ struct unit_alerts {
     struct wnotice *take_at;                 /* the next that a take looks at */
     struct wnotice *fresh, **fresh_last;     /* … and those that are new */
     struct wbreaker *breakers;
+    uint64_t named_there; /* named breakers in all, before the unit; where one was asked about */
     struct wall_time next_look; /* of those that were not loaded; 0 = none */
     struct span *let_go;        /* alerts whose notices need not wait longer … */
     size_t let_go_count;        /* … since their target answers again */
@@ -98,6 +99,8 @@ struct wraised *unit_raised_add(struct unit *u, struct span alert, struct span q
 struct wraised *unit_raised(const struct unit *u, struct span alert, struct span queue);
 struct wnotice *unit_notice_add(struct unit *u, const struct wnotice *loaded);
 struct wbreaker *unit_breaker_add(struct unit *u, struct span target, const struct breaker *b);
+/* The named breaker that the operation is about; empty = none. */
+struct span unit_breaker_name(const struct op *op);
 
 /* --- what happens --- */
 
@@ -123,3 +126,4 @@ void unit_notices_release(struct ops *o, struct span target);
 const struct breaker_view *unit_breaker_find(const struct ops *o, struct span target);
 const struct breaker_view *unit_breaker_next(const struct ops *o, const struct breaker_view *after);
 bool unit_breaker_commit(struct ops *o, const struct record *rec);
+uint64_t unit_breaker_named_count(const struct ops *o);

@@ -29,6 +29,7 @@ static uint64_t oldest(const struct shared *s)
 
 int shared_events_init(struct shared *s)
 {
+    progress_pace_init(&s->pace);
     s->events = mem_array(EVENT_RING, sizeof *s->events);
     return s->events ? 0 : -ERR_NOMEM;
 }
@@ -40,6 +41,7 @@ void shared_events_free(struct shared *s)
         mem_free(s->events[i].subject);
     }
     mem_free(s->events);
+    progress_pace_done(&s->pace);
 }
 
 /* What the subject of an event is depends on its kind. */
@@ -65,6 +67,8 @@ static char *keep(char *old, struct span text)
 /* Without memory for a text the event has none. */
 static void push(struct shared *s, const struct happened *h)
 {
+    if (h->kind == EVENT_PROGRESS && !progress_pace_take(&s->pace, h->job.seq, h->at.ms))
+        return;
     struct told_event *e = slot(s, ++s->event_last);
     struct job j = h->job;
     e->queue = keep(e->queue, h->queue);
@@ -101,9 +105,9 @@ void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t
 
 size_t shared_cancel_text(const struct happened *h, char out[CANCEL_TEXT_BYTES])
 {
-    int len = snprintf(out, CANCEL_TEXT_BYTES, "%" PRIu64 " %" PRIu64 " %u %u %.*s", h->job.seq,
-                       h->job.id_hi, h->job.failures, h->job.crashes, (int)h->queue.len,
-                       h->queue.at);
+    int len =
+        snprintf(out, CANCEL_TEXT_BYTES, "%" PRIu64 " %" PRIu64 " %u %u %.*s", h->job.seq,
+                 h->job.id_hi, h->job.failures, h->job.crashes, (int)h->queue.len, h->queue.at);
     return (size_t)len;
 }
 

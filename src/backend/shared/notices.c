@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The outbox and the breakers of its targets.
+/* The outbox, and breakers.
  *
  * Who delivers takes those that are due, each held back for a while, and says how it ended. A
  * notice that is held stands in the store with the node that has it: no other gives it out before
@@ -62,17 +62,38 @@ struct wbreaker *unit_breaker_add(struct unit *u, struct span target, const stru
     return w;
 }
 
+struct span unit_breaker_name(const struct op *op)
+{
+    struct span none = {NULL, 0};
+    int kind = (int)op->kind;
+    if (kind < OP_BREAKER_PUT || kind > OP_BREAKER_REPORT)
+        return none;
+    return breaker_name_check(op->breaker.name, NULL) == 0 ? op->breaker.name : none;
+}
+
+/* Also one that is gone. */
 static struct wbreaker *breaker_of(const struct unit *u, struct span target)
 {
     struct wbreaker *w = u->alerts.breakers;
-    while (w && (w->gone || !span_equal(w->target, target)))
+    while (w && !span_equal(w->target, target))
         w = w->next;
     return w;
 }
 
 const struct breaker_view *unit_breaker_find(const struct ops *o, struct span target)
 {
-    return (const struct breaker_view *)breaker_of(unit_of(o), target);
+    struct wbreaker *w = breaker_of(unit_of(o), target);
+    return w && !w->gone ? (const struct breaker_view *)w : NULL;
+}
+
+uint64_t unit_breaker_named_count(const struct ops *o)
+{
+    const struct unit *u = unit_of(o);
+    int64_t count = (int64_t)u->alerts.named_there;
+    for (const struct wbreaker *w = u->alerts.breakers; w; w = w->next)
+        if (breaker_is_named(w->target))
+            count += !w->gone - w->stored;
+    return count > 0 ? (uint64_t)count : 0;
 }
 
 const struct breaker_view *unit_breaker_next(const struct ops *o, const struct breaker_view *after)
@@ -96,9 +117,8 @@ bool unit_breaker_commit(struct ops *o, const struct record *rec)
             return false;
         w->stored = false;
     }
-    if (gone)
-        w->gone = true;
-    else
+    w->gone = gone;
+    if (!gone)
         w->breaker = rec->breaker_put.breaker;
     w->changed = true;
     u->records++;

@@ -28,6 +28,7 @@
 #include "base/digest/random.h"
 #include "base/mem.h"
 #include "core/limits.h"
+#include "core/progress.h"
 
 #define EVENT_RING 16384u
 #define UNIT_OPS_MAX 1000
@@ -95,6 +96,7 @@ struct shared {
     struct watch_entry *watches;
     struct told_event *events;
     uint64_t event_last;
+    struct progress_pace pace;
     uint64_t event_floor; /* those before it are not told any more: some between are not known */
     backend_news_fn news;
     void *news_ctx;

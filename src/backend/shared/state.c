@@ -565,6 +565,7 @@ const struct ops_store unit_ops_store = {
     .breaker_find = unit_breaker_find,
     .breaker_next = unit_breaker_next,
     .breaker_commit = unit_breaker_commit,
+    .breaker_named_count = unit_breaker_named_count,
     .lease = job_lease,
     .report_find = report_find,
     .report_forgotten = report_forgotten,

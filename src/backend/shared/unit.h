@@ -74,7 +74,8 @@ struct row {
     bool fresh;       /* not in the store yet */
     bool moved;       /* fresh, but it comes as it was elsewhere */
     bool changed, gone;
-    bool set_payload, set_result, set_error, set_note;
+    bool set_payload, set_result, set_error, set_note, set_report;
+    struct span progress, log; /* with set_report: to be written, and to be added; empty = none */
     /* for stores that keep a job as one piece of bytes */
     struct span packed; /* as it was loaded; empty = it was not */
     bool attempted;     /* an attempt of it was ended by this unit */

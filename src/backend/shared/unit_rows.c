@@ -3,6 +3,7 @@
  * attempts, the last word about a lease, the holder of a unique key, and the event. */
 #include "backend/shared/shared.h"
 #include "base/check.h"
+#include "core/progress.h"
 #include "core/retention.h"
 
 static void count(struct wqueue *q, const struct job *j, int64_t n)
@@ -211,8 +212,8 @@ static void end_lease(struct row *r, uint8_t word)
 static void tally_attempt(struct wqueue *q, uint8_t reason, uint8_t error_kind,
                           struct wall_time since, struct wall_time at)
 {
-    bool failed = reason == REASON_FAILED || reason == REASON_REJECTED ||
-                  reason == REASON_TIMED_OUT;
+    bool failed =
+        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
     bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
     if (failed)
         tally(q, error_kind == ERROR_BUSINESS ? TALLY_FAILED_BUSINESS : TALLY_FAILED_APP, 1);
@@ -405,6 +406,30 @@ static void take_noted(struct unit *u, struct row *r, const struct job *before,
         keep_error(r, n->error_kind, n->error);
 }
 
+static struct span log_added(struct unit *u, struct span log, struct span more)
+{
+    char *text = log.len ? unit_alloc(u, log.len + more.len) : NULL;
+    if (!text)
+        return more; /* nothing came before it, or the unit fails for lack of memory */
+    memcpy(text, log.at, log.len);
+    memcpy(text + log.len, more.at, more.len);
+    return joblog_tail(span_of(text, log.len + more.len));
+}
+
+static void take_report(struct unit *u, struct row *r, const struct job *before,
+                        const struct record *rec)
+{
+    (void)before;
+    CHECK(apply_reported(&r->job) == 0);
+    r->set_report = true;
+    if (rec->kind == REC_JOB_LOGGED) {
+        r->log = log_added(u, r->log, rec->job_report.text);
+        return;
+    }
+    r->progress = rec->job_report.text;
+    unit_tell(u, EVENT_PROGRESS, r);
+}
+
 /* Where a queue keeps none of its done jobs, they go with the record that ends them; the tick
  * removes the rest of what queues do not keep. */
 static void drop_unkept(struct unit *u, struct row *r)
@@ -433,6 +458,8 @@ static const struct {
     [REC_JOB_EXTENDED] = {take_extended, EVENT_KIND_COUNT},
     [REC_JOB_PRIORITY] = {take_priority, EVENT_KIND_COUNT},
     [REC_JOB_NOTED] = {take_noted, EVENT_KIND_COUNT},
+    [REC_JOB_PROGRESS] = {take_report, EVENT_KIND_COUNT},
+    [REC_JOB_LOGGED] = {take_report, EVENT_KIND_COUNT},
 };
 
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec)

@@ -13,6 +13,8 @@ uint64_t op_seq(const struct op *op)
     case OP_FAIL:
     case OP_EXTEND:
     case OP_RELEASE:
+    case OP_PROGRESS:
+    case OP_LOG:
         return op->lease.job.seq;
     case OP_CANCEL:
     case OP_REQUEUE:
@@ -33,7 +35,7 @@ uint64_t op_seq(const struct op *op)
 bool op_about_lease(const struct op *op)
 {
     return op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_EXTEND ||
-           op->kind == OP_RELEASE;
+           op->kind == OP_RELEASE || op->kind == OP_PROGRESS || op->kind == OP_LOG;
 }
 
 bool op_revives(const struct op *op)

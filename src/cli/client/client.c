@@ -9,6 +9,8 @@
 #include "cli/client/job_text_options.h"
 #include "cli/client/session.h"
 #include "cli/commands/queue_policy.h"
+#include "cli/work/options.h"
+#include "cli/work/work.h"
 
 #define EXIT_STATUS                                                                                \
     "\n"                                                                                           \
@@ -84,6 +86,16 @@ static const struct option alerts_options[] = {
     {"after", 0, "DURATION", "no_claim: no claim for this long", OPTION_DURATION},
     {"url", 0, "URL", "the webhook that gets the notices", OPTION_TEXT},
     {"enabled", 0, "true|false", "whether the rule is in force", OPTION_SWITCH},
+};
+
+static const struct option breakers_options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_YES_OPTION,
+    {"failure_threshold", 0, "N", "consecutive failures that open the breaker", OPTION_NUMBER},
+    {"open_cooldown_seconds", 0, "SECONDS", "how long an open breaker denies every call",
+     OPTION_NUMBER},
+    {"half_open_probe_count", 0, "N", "calls that are allowed after that, to try the target",
+     OPTION_NUMBER},
 };
 
 static const struct option enqueue_options[] = {
@@ -178,6 +190,14 @@ static const struct option requeue_options[] = {
     {"delay", 'd', "DURATION", "with an ID: the job is ready after this time", OPTION_DURATION},
 };
 
+static const struct option plain_options[] = {CLIENT_OPTIONS};
+
+static const struct option progress_options[] = {
+    CLIENT_OPTIONS,
+    {"token", 't', "TOKEN", "the lease token of the claim", OPTION_TEXT},
+    {"lease", 'l', "DURATION", "also extend the lease, from now on", OPTION_DURATION},
+};
+
 static const struct option stats_options[] = {
     CLIENT_OPTIONS,
     {"group", 'g', "NAME", "with QUEUE: only jobs of this group", OPTION_TEXT},
@@ -270,6 +290,15 @@ const struct command client_commands[] = {
      "rule and needs --on; `set` changes what the options name. `delete` deletes the rule and its\n"
      "notices; on a terminal it asks, unless --yes is given.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(alerts_options), 0, 2, client_alerts},
+    {"breakers", "[list|show|set|delete] [NAME]", "show and change circuit breakers",
+     "The actions are:\n"
+     "  list            list all breakers: named ones, and those of webhooks (the default)\n"
+     "  show NAME       show a named breaker\n"
+     "  set NAME        set its settings; one that is left out gets the server's default\n"
+     "  delete NAME     delete it; on a terminal it asks, unless --yes is given\n"
+     "Workers create a named breaker when they consult it for the first time, with\n"
+     "POST /v1/breakers/NAME/allow.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(breakers_options), 0, 2, client_breakers},
     {"enqueue", "QUEUE [PAYLOAD]", "enqueue a job, or one for each line of input",
      "PAYLOAD is JSON, `-` for standard input, or `@FILE` for a file; `null` is a job without\n"
      "data. With --raw the payload is bytes, and with --ndjson each line of the input is a job\n"
@@ -280,6 +309,28 @@ const struct command client_commands[] = {
      "Prints each claimed job with the lease token that ack, fail, extend and release "
      "need.\n" EXIT_STATUS "\n4 no job was ready.\n",
      COMMAND_OPTIONS(claim_options), 1, COMMAND_WORDS_ANY, client_claim},
+    {"work", "QUEUE... [-- COMMAND ARGUMENT...]", "run a command for every job of a queue",
+     "Claims jobs of the queues and runs COMMAND for each, or with --url sends each to an HTTP\n"
+     "address, or with --config runs the workers that a file describes. The command gets the\n"
+     "payload on standard input, and HOLDFAST_ID, HOLDFAST_QUEUE, HOLDFAST_ATTEMPT and others in\n"
+     "its environment. Its exit status says what becomes of the job:\n"
+     "  0              acked; standard output is the result\n"
+     "  65             dead, without a retry\n"
+     "  75             released with a back-off; the attempt does not count\n"
+     "  78, 126, 127   a problem of the worker: released, uncounted; five in a row end the runner\n"
+     "  others         failed, and so does a signal; the end of standard error is the error\n"
+     "--exit changes this. Replies of --url: 2xx acked, 422 dead, 429 and 503 released until\n"
+     "Retry-After, others failed.\n"
+     "\n"
+     "The first SIGTERM or SIGINT starts the stop mode (--stop); after --stop-timeout, or at the\n"
+     "second signal, the commands are terminated and their jobs released. docs/worker.md explains\n"
+     "all of it.\n"
+     "\n"
+     "Exit status: 0 stopped, or with --until-empty nothing is left, 1 five problems of the "
+     "worker\n"
+     "in a row, or the server refused a claim, 2 wrong usage, 3 the server cannot be reached, 4\n"
+     "with --once: no job was ready, 5 with --once: the job was not acked.\n",
+     COMMAND_OPTIONS(work_options), 0, COMMAND_WORDS_ANY, work_command},
     {"ack", "ID TOKEN [RESULT]", "acknowledge a claimed job as done",
      "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is kept with the\n"
      "job.\n" EXIT_STATUS "\n",
@@ -311,6 +362,16 @@ const struct command client_commands[] = {
      "it is done if the worker completes it before. With --force it is cancelled at once.\n" ASKS(
          "--queue shows", "asks") EXIT_STATUS "\n",
      COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
+    {"workers", "", "show workers, what they hold and who is silent",
+     "A worker stays in the list for an hour after its last request and its last "
+     "lease.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(plain_options), 0, 0, client_workers},
+    {"progress", "ID --token TOKEN PERCENT [MESSAGE]", "report the progress of a claimed job",
+     "PERCENT is a number from 0 to 100. The job shows the newest report.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(progress_options), 2, 3, client_progress},
+    {"log", "ID", "show the log of a job",
+     "Shows the newest 64 KiB of what the workers of all attempts have logged.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(plain_options), 1, 1, client_log},
     {"stats", "[QUEUE]", "show statistics of the server or of one queue",
      "For the server: the number of waiting and running jobs, and a line for each queue. For a\n"
      "queue: its jobs by state, totals since the server started, and how long jobs waited and\n"

@@ -8,6 +8,7 @@
 int client_queues(const struct command *cmd, const struct arguments *args);
 int client_schedules(const struct command *cmd, const struct arguments *args);
 int client_kv(const struct command *cmd, const struct arguments *args);
+int client_breakers(const struct command *cmd, const struct arguments *args);
 int client_alerts(const struct command *cmd, const struct arguments *args);
 int client_enqueue(const struct command *cmd, const struct arguments *args);
 int client_claim(const struct command *cmd, const struct arguments *args);
@@ -18,6 +19,9 @@ int client_release(const struct command *cmd, const struct arguments *args);
 int client_jobs(const struct command *cmd, const struct arguments *args);
 int client_requeue(const struct command *cmd, const struct arguments *args);
 int client_cancel(const struct command *cmd, const struct arguments *args);
+int client_workers(const struct command *cmd, const struct arguments *args);
+int client_progress(const struct command *cmd, const struct arguments *args);
+int client_log(const struct command *cmd, const struct arguments *args);
 int client_stats(const struct command *cmd, const struct arguments *args);
 int client_backup(const struct command *cmd, const struct arguments *args);
 int client_compact(const struct command *cmd, const struct arguments *args);

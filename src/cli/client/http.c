@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/client/http.h"
 
-#include <curl/curl.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/mem.h"
+#include "cli/client/http_curl.h"
 
 #define CONNECT_MS 5000
 #define ANSWER_MS 60000 /* besides wait_ms; a durable commit on a busy disk may take seconds */
@@ -308,11 +308,9 @@ static struct curl_slist *headers_make(const struct client_request *request)
 
 #define SET(option, value) (failed |= curl_easy_setopt(curl, (option), (value)) != CURLE_OK)
 
-static int address_set(struct client *c, const char *url)
+static int address_set(const struct client *c, CURL *curl, const char *url)
 {
-    CURL *curl = c->curl;
     bool failed = false;
-    curl_easy_reset(curl);
     SET(CURLOPT_URL, url);
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_NOSIGNAL, 1L);
@@ -325,6 +323,19 @@ static int address_set(struct client *c, const char *url)
     if (c->local)
         SET(CURLOPT_PROXY, "");
     return failed ? -ERR_NOMEM : 0;
+}
+
+int client_curl_address(const struct client *c, CURL *curl, const char *path)
+{
+    struct buf url;
+    buf_init(&url);
+    int rc = buf_printf(&url, "%s%s", c->base, path);
+    if (rc == 0)
+        rc = buf_append(&url, "", 1);
+    if (rc == 0)
+        rc = address_set(c, curl, url.data); /* libcurl copies it */
+    buf_done(&url);
+    return rc;
 }
 
 static int request_set(struct transfer *t, struct curl_slist *headers, char *error_text)
@@ -372,19 +383,13 @@ int client_call(struct client *c, const struct client_request *request, struct c
                 struct err_note *note)
 {
     struct transfer t = {.client = c, .request = request, .reply = ret};
-    struct buf url;
     buf_clear(&ret->body);
     buf_clear(&ret->headers);
     ret->status = 0;
-    buf_init(&url);
-    int rc = buf_printf(&url, "%s%s", c->base, request->path);
-    if (rc == 0)
-        rc = buf_append(&url, "", 1);
-    if (rc == 0)
-        rc = address_set(c, url.data);
+    curl_easy_reset(c->curl);
+    int rc = client_curl_address(c, c->curl, request->path);
     if (rc == 0)
         rc = perform(&t, note);
-    buf_done(&url);
     if (rc == -ERR_NOMEM || rc == -ERR_TOO_BIG)
         err_note_set(note, rc, rc == -ERR_NOMEM ? "out of memory" : "the answer is too long");
     return rc;

@@ -24,8 +24,13 @@ static const struct move {
     size_t field_count;
 } move_requeue =
     {"requeue", "Requeue", "requeued", "/requeue", NULL, delay_fields, CLIENT_COUNT(delay_fields)},
-  move_cancel = {"cancel", "Cancel", "cancelled", "/cancel", "scheduled,ready,running",
-                 force_fields, CLIENT_COUNT(force_fields)};
+  move_cancel = {"cancel",
+                 "Cancel",
+                 "cancelled",
+                 "/cancel",
+                 "scheduled,ready,running",
+                 force_fields,
+                 CLIENT_COUNT(force_fields)};
 
 /* ---- by id ------------------------------------------------------------------------------------
  */
@@ -193,8 +198,7 @@ static int move(struct client_session *s, const struct move *m)
         if (arguments_has(s->args, for_queues[i]))
             return client_complain(CLIENT_USAGE, "--%s goes with --queue",
                                    option_name(&(struct option){.name = for_queues[i]}, name));
-    if (by_queue && m == &move_requeue &&
-        client_fields_given(s->args, m->fields, m->field_count))
+    if (by_queue && m == &move_requeue && client_fields_given(s->args, m->fields, m->field_count))
         return client_complain(CLIENT_USAGE, "--delay goes with an ID");
     if (by_queue && m->states && !arguments_has(s->args, "state"))
         return client_complain(CLIENT_USAGE,

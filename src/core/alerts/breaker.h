@@ -5,14 +5,19 @@
  *      ▲                                      ▲                        │
  *      └── a success, in whatever state       └────── a failure ───────┘
  *
- * While OPEN every call is denied; HALF_OPEN lets a number of probes through. A denied call is no
- * failure. Answers of calls that began before it opened may come late: a success closes it all the
- * same, since the target answers; a failure says nothing new. */
+ * While OPEN every call is denied; HALF_OPEN allows a number of probes. A denied call is no
+ * failure. Replies to calls that began before it opened may arrive late: a success closes it all
+ * the same, since the target answers; a failure says nothing new.
+ *
+ * There are two types, told apart by their names: those of webhooks, whose name is the target's
+ * scheme, host and port, and named ones, which clients consult for targets of any kind. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
+#include "base/span.h"
 #include "base/system/clock.h"
 
 /* Numbers are on disk and the values of a metric: never renumber. */
@@ -30,10 +35,29 @@ struct breaker {
     uint8_t state;     /* enum breaker_state */
     uint32_t failures; /* in a row */
     uint32_t probes;   /* HALF_OPEN: let through */
-    /* OPEN: when the cooldown ends. HALF_OPEN: when probes that gave no answer are given up. */
+    /* OPEN: when the cooldown ends. HALF_OPEN: when probes whose result was not reported lapse.
+     * CLOSED: if it opens, it stays open until then at least; 0 = no such time. */
     struct wall_time until;
     struct wall_time changed_at; /* when it came into this state; 0 = never changed */
+    /* Named ones only. Members that are 0 have the server's defaults. */
+    struct breaker_rules own;
+    struct wall_time used_at; /* last use, up to BREAKER_USED_STEP_MS too early */
 };
+
+/* The use of a named breaker is written down at most this often. */
+#define BREAKER_USED_STEP_MS (3600 * 1000)
+/* A named breaker that has no settings and was not used for this time is dropped. */
+#define BREAKER_UNUSED_MS (INT64_C(7) * 24 * 3600 * 1000)
+
+/* 0, or -ERR_INVALID: not the name of a named breaker. */
+MUST_CHECK int breaker_name_check(struct span name, struct err_note *note);
+/* Whether the target is the name of a named breaker, not the target of a webhook. */
+bool breaker_is_named(struct span target);
+/* 0, or -ERR_INVALID with a note that begins with the member's name; 0 = the default. */
+MUST_CHECK int breaker_rules_check(const struct breaker_rules *rules, struct err_note *note);
+/* The breaker's own rules, completed with the defaults. */
+struct breaker_rules breaker_rules_of(const struct breaker *b,
+                                      const struct breaker_rules *defaults);
 
 /* May a call be made now? *b becomes what it is afterwards: an OPEN one whose cooldown is over
  * turns HALF_OPEN, and a probe is counted. */
@@ -41,4 +65,12 @@ bool breaker_ask(struct breaker *b, const struct breaker_rules *rules, struct wa
 /* How a call ended. Rate-limit answers are failures. */
 void breaker_tell(struct breaker *b, const struct breaker_rules *rules, bool success,
                   struct wall_time now);
+/* The target has asked for no calls before that time: as long as no success is reported, the
+ * breaker stays open until then, from the moment on at which it is open. */
+void breaker_hold(struct breaker *b, struct wall_time until);
+/* When a denied call is worth another try, ≥ 1 ms from now. */
+int64_t breaker_retry_ms(const struct breaker *b, struct wall_time now);
+void breaker_used(struct breaker *b, struct wall_time now);
+/* Whether nothing would be lost with it: see BREAKER_UNUSED_MS. */
+bool breaker_is_unused(const struct breaker *b, struct wall_time now);
 bool breaker_equal(const struct breaker *a, const struct breaker *b);

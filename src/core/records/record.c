@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope of a record: kind, body length, body. The bodies are in record_job.c,
- * record_store.c, record_kv.c, record_notice.c and record_schedule.c. */
+ * record_report.c, record_store.c, record_kv.c, record_notice.c and record_schedule.c. */
 #include "core/records/record.h"
 
 #include "base/check.h"
@@ -52,6 +52,8 @@ static const struct record_type *const record_types[] = {
     [REC_SCHEDULE_PASSED] = &record_schedule_passed,
     [REC_SCHEDULE_FAILED] = &record_schedule_failed,
     [REC_JOB_LINKED] = &record_job_linked,
+    [REC_JOB_PROGRESS] = &record_job_progress,
+    [REC_JOB_LOGGED] = &record_job_logged,
 };
 
 #define TYPE_COUNT (sizeof record_types / sizeof record_types[0])

@@ -79,8 +79,10 @@ enum record_kind {
     /* breakers: 112 … 119 */
     REC_BREAKER_PUT = 112, /* how the breaker of a target stands */
     REC_BREAKER_GONE = 113,
-    /* reserved: schedules and firings 80 … 95, ledger 120 … 127, steps and logs
-     * 128 … 143 */
+    /* what the holder of a lease reports: 128 … 143 */
+    REC_JOB_PROGRESS = 128, /* replaces what was reported before */
+    REC_JOB_LOGGED = 129,   /* entries that are added to the job's log */
+    /* reserved: schedules and firings 80 … 95, ledger 120 … 127, steps 130 … 143 */
 };
 
 struct rec_epoch {
@@ -182,7 +184,7 @@ struct rec_job_ready {
 struct rec_job_claimed {
     uint64_t seq;
     struct job_token token;
-    uint32_t lease_ms; /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
+    uint32_t lease_ms;   /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
     uint32_t timeout_ms; /* of this attempt; 0 = no limit */
     bool bound;
     struct wall_time at;
@@ -280,6 +282,12 @@ struct rec_job_attempt {
     uint8_t outcome, error_kind; /* outcome: not running */
     struct wall_time started_at, ended_at;
     struct span worker, error;
+};
+
+/* PROGRESS: as progress_encode writes it; LOGGED: entries of the log (core/progress.h). */
+struct rec_job_report {
+    uint64_t seq;
+    struct span text;
 };
 
 struct rec_jobs_gone {
@@ -447,6 +455,7 @@ struct record {
         struct rec_jobs_gone jobs_gone;
         struct rec_job_noted job_noted;
         struct rec_job_attempt job_attempt;
+        struct rec_job_report job_report; /* PROGRESS, LOGGED */
         struct rec_key_new key_new;
         struct rec_keys_gone keys_gone;
         struct rec_kv_set kv_set;

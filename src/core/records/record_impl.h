@@ -32,6 +32,8 @@ extern const struct record_type record_job_cancel_requested;
 extern const struct record_type record_job_patched, record_jobs_gone;
 extern const struct record_type record_job_noted, record_job_priority, record_job_attempt;
 
+extern const struct record_type record_job_progress, record_job_logged;
+
 extern const struct record_type record_alert_put, record_alert_gone, record_alert_edge;
 extern const struct record_type record_notice_new, record_notice_tried, record_notice_gone;
 extern const struct record_type record_breaker_put, record_breaker_gone;

@@ -149,8 +149,7 @@ static bool claimed_fits(const struct record *r)
     const struct rec_job_claimed *c = &r->job_claimed;
     return seq_fits(c->seq) && c->token.counter != 0 &&
            (c->lease_ms == 0 || lease_fits(c->lease_ms)) && c->timeout_ms <= LIMIT_TIMEOUT_MS &&
-           wall_fits(c->at) &&
-           c->worker.len <= LIMIT_WORKER_BYTES;
+           wall_fits(c->at) && c->worker.len <= LIMIT_WORKER_BYTES;
 }
 
 static uint8_t *claimed_encode(const struct record *r, uint8_t *at)
@@ -276,8 +275,8 @@ const struct record_type record_job_priority = {
 
 /* None: only where it repeats what an imported job is. */
 #define BACK_REASONS                                                                               \
-    (1u << REASON_NONE | 1u << REASON_FAILED | 1u << REASON_LEASE_EXPIRED | 1u << REASON_TIMED_OUT | 1u << REASON_RELEASED |    \
-     1u << REASON_RESTARTED)
+    (1u << REASON_NONE | 1u << REASON_FAILED | 1u << REASON_LEASE_EXPIRED |                        \
+     1u << REASON_TIMED_OUT | 1u << REASON_RELEASED | 1u << REASON_RESTARTED)
 
 static size_t back_span_bytes(const struct record *r)
 {

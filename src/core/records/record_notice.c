@@ -310,7 +310,7 @@ static bool breaker_put_fits(const struct record *r)
 {
     const struct breaker *b = &r->breaker_put.breaker;
     return target_fits(r->breaker_put.target) && b->state < BREAKER_STATE_COUNT &&
-           wall_fits(b->until) && wall_fits(b->changed_at);
+           wall_fits(b->until) && wall_fits(b->changed_at) && wall_fits(b->used_at);
 }
 
 static uint8_t *breaker_put_encode(const struct record *r, uint8_t *at)
@@ -321,7 +321,11 @@ static uint8_t *breaker_put_encode(const struct record *r, uint8_t *at)
     at = put_varint(at, b->failures);
     at = put_varint(at, b->probes);
     at = put_wall(at, b->until);
-    return put_wall(at, b->changed_at);
+    at = put_wall(at, b->changed_at);
+    at = put_varint(at, b->own.failure_threshold);
+    at = put_varint(at, b->own.open_cooldown_seconds);
+    at = put_varint(at, b->own.half_open_probe_count);
+    return put_wall(at, b->used_at);
 }
 
 static void breaker_put_decode(struct wire_in *in, struct record *ret)
@@ -333,11 +337,15 @@ static void breaker_put_decode(struct wire_in *in, struct record *ret)
     b->probes = take_u32(in);
     b->until = take_wall(in);
     b->changed_at = take_wall(in);
+    b->own.failure_threshold = take_u32(in);
+    b->own.open_cooldown_seconds = take_u32(in);
+    b->own.half_open_probe_count = take_u32(in);
+    b->used_at = take_wall(in);
 }
 
 const struct record_type record_breaker_put = {
     .name = "breaker_put",
-    .body_max = WIRE_LENGTH + WIRE_U8 + 2 * WIRE_U32 + 2 * WIRE_WALL,
+    .body_max = WIRE_LENGTH + WIRE_U8 + 5 * WIRE_U32 + 3 * WIRE_WALL,
     .span_bytes = breaker_put_span_bytes,
     .encode = breaker_put_encode,
     .decode = breaker_put_decode,

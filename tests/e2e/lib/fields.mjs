@@ -27,7 +27,8 @@ const count = int(0, int64.max, { nullable: true });
 const when = { delay_ms: int(0, year9999), run_at: time };
 
 export const policy = {
-  lease_ms: lease, max_attempts: int(1, 60000), max_crashes: int(0, 60000), backoff, backoff_ms: steps,
+  lease_ms: lease, timeout_ms: int(0, 30 * 24 * hour), cancel_grace_ms: int(0, 24 * hour), max_attempts: int(1, 60000),
+  max_crashes: int(0, 60000), backoff, backoff_ms: steps,
   lease_end: word('requeue', 'requeue_counted', 'fail'), unique_mode: uniqueMode, unique_scope: word('live', 'kept', 'none'),
   durability: word('fsync', 'relaxed'), refuse_new: bool, require_token: bool, ranked: bool, priority, capacity: int(1, int64.max, { nullable: true }),
   payload_max: int(0, 64 << 20), warn_depth: int(0, 4294967295), keep_done_ms: count, keep_done: count, keep_dead_ms: count,
@@ -35,13 +36,14 @@ export const policy = {
 };
 export const job = {
   payload: raw, priority, ...when, unique: text(512), unique_mode: uniqueMode, max_attempts: int(1, 60000), max_crashes: int(1, 60000),
-  lease_ms: lease, backoff_ms: steps, backoff, expires_at: time, expires_in_ms: int(1, year9999), group: text(512),
+  lease_ms: lease, timeout_ms: int(0, 30 * 24 * hour), backoff_ms: steps, backoff, expires_at: time, expires_in_ms: int(1, year9999), group: text(512),
   correlation_id: text(512), priority_label: text(64),
 };
 /** Without the payloads, whose limits are those of whole bodies. */
 export const imported = {
-  id: text(128), queue: text(200), state: word('scheduled', 'ready', 'running', 'dead'), reason: word('failed', 'timed_out'), priority, priority_label: text(64),
-  failures: int(0, 65535), crashes: int(0, 65535), max_attempts: int(1, 60000), max_crashes: int(1, 60000), lease_ms: lease, backoff, created_at: time,
+  id: text(128), queue: text(200), state: word('scheduled', 'ready', 'running', 'dead'), reason: word('failed', 'lease_expired'), priority, priority_label: text(64),
+  failures: int(0, 65535), crashes: int(0, 65535), max_attempts: int(1, 60000), max_crashes: int(1, 60000), lease_ms: lease,
+  timeout_ms: int(0, 30 * 24 * hour), backoff, created_at: time,
   run_at: time, expires_at: time, unique: text(512), group: text(512), correlation_id: text(512), error: cut, error_kind: word('app', 'business'),
   seq: int(0, int64.max), attempts: int(0, int64.max), state_since: time,
 };
@@ -54,6 +56,7 @@ export const listen = { prefetch: int(1, 1000), lease_ms: lease, worker: text(12
 export const patch = { priority, ...when, payload: raw };
 export const pause = { until: time, for_ms: int(1, year9999) };
 export const bulk = { states: words(...states), group: text(512), dry_run: bool };
+export const cancel = { force: bool };
 
 const events = words('enqueued', 'dead', 'queue_deep');
 const namePage = { cursor: text(2048), limit: int(1, 1000) };

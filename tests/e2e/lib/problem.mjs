@@ -9,7 +9,7 @@ export function refusalFault(answer, codes, field) {
 }
 
 const statuses = {
-  malformed_json: 400, invalid_field: 422, unknown_field: 422, missing_field: 422, invalid_id: 422, not_found: 404, no_queue: 404, no_alert: 404, no_notice: 404, no_schedule: 404,
+  malformed_json: 400, invalid_field: 422, unknown_field: 422, missing_field: 422, invalid_id: 422, not_found: 404, no_queue: 404, no_alert: 404, no_notice: 404, no_breaker: 404, no_schedule: 404, breakers_full: 507,
   no_route: 404, method_not_allowed: 405, too_big: 413, bad_request: 400,
 };
 

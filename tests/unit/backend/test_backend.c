@@ -79,7 +79,7 @@ static void test_outcome_names(void **state)
             assert_string_not_equal(attempt_outcome_name((enum attempt_outcome)o),
                                     attempt_outcome_name((enum attempt_outcome)other));
     }
-    assert_string_equal(attempt_outcome_name(ATTEMPT_LEASE_EXPIRED), "crashed");
+    assert_string_equal(attempt_outcome_name(ATTEMPT_LEASE_EXPIRED), "lease_expired");
     assert_non_null(attempt_outcome_name((enum attempt_outcome)ATTEMPT_OUTCOME_COUNT));
 }
 

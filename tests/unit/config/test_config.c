@@ -556,6 +556,17 @@ static void pdq_1_the_block_is_taken_as_printed(void **state)
     config_done(&c);
 }
 
+/* The document prints the name of the block in upper case. */
+static void pdq_1_the_block_may_be_in_upper_case(void **state)
+{
+    (void)state;
+    struct config c;
+    must_load_text("QUEUE_SETTINGS: {max_in_memory: 6, warn_depth: 5}\n", &c);
+    assert_int_equal(c.capacity, 6);
+    assert_int_equal(c.queue_defaults.warn_depth, 5);
+    config_done(&c);
+}
+
 static void pdq_1_a_stated_default_priority_stays(void **state)
 {
     (void)state;
@@ -703,6 +714,7 @@ int main(void)
         cmocka_unit_test(foreign_variables_are_left_alone),
         cmocka_unit_test(the_file_can_be_named_in_the_environment),
         cmocka_unit_test(pdq_1_the_block_is_taken_as_printed),
+        cmocka_unit_test(pdq_1_the_block_may_be_in_upper_case),
         cmocka_unit_test(pdq_1_a_stated_default_priority_stays),
         cmocka_unit_test(pdq_1_the_documents_variables_are_honoured),
         cmocka_unit_test(what_is_printed_is_read_back),

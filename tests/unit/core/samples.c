@@ -13,19 +13,25 @@
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/policy_fields.h"
+#include "core/progress.h"
 
 const enum record_kind sample_kinds[] = {
-    REC_EPOCH,           REC_SEQ_BLOCK,     REC_QUEUE_PUT,      REC_QUEUE_GONE,
-    REC_QUEUE_END,       REC_PURGED,        REC_BULK_BEGIN,     REC_BULK_STEP,
-    REC_BULK_END,        REC_JOB_NEW,       REC_JOB_READY,      REC_JOB_CLAIMED,
-    REC_JOB_EXTENDED,    REC_JOB_BACK,      REC_JOB_DONE,       REC_JOB_DEAD,
-    REC_JOB_CANCELLED,   REC_JOB_REQUEUED,  REC_JOB_PATCHED,    REC_JOBS_GONE,
-    REC_KEY_NEW,         REC_KEYS_GONE,     REC_KV_SET,         REC_KV_GONE,
-    REC_KV_FROM_JOB,     REC_KV_KEYS,       REC_ALERT_PUT,      REC_ALERT_GONE,
-    REC_ALERT_EDGE,      REC_NOTICE_NEW,    REC_NOTICE_TRIED,   REC_NOTICE_GONE,
-    REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,          REC_JOB_NOTED,
-    REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED, REC_SCHEDULE_PASSED,
-    REC_SCHEDULE_FAILED, REC_JOB_LINKED,    REC_JOB_PRIORITY,   REC_JOB_ATTEMPT,
+    REC_EPOCH,           REC_SEQ_BLOCK,       REC_QUEUE_PUT,
+    REC_QUEUE_GONE,      REC_QUEUE_END,       REC_PURGED,
+    REC_BULK_BEGIN,      REC_BULK_STEP,       REC_BULK_END,
+    REC_JOB_NEW,         REC_JOB_READY,       REC_JOB_CLAIMED,
+    REC_JOB_EXTENDED,    REC_JOB_BACK,        REC_JOB_DONE,
+    REC_JOB_DEAD,        REC_JOB_CANCELLED,   REC_JOB_REQUEUED,
+    REC_JOB_PATCHED,     REC_JOBS_GONE,       REC_KEY_NEW,
+    REC_KEYS_GONE,       REC_KV_SET,          REC_KV_GONE,
+    REC_KV_FROM_JOB,     REC_KV_KEYS,         REC_ALERT_PUT,
+    REC_ALERT_GONE,      REC_ALERT_EDGE,      REC_NOTICE_NEW,
+    REC_NOTICE_TRIED,    REC_NOTICE_GONE,     REC_BREAKER_PUT,
+    REC_BREAKER_GONE,    REC_TALLY,           REC_JOB_NOTED,
+    REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE,   REC_SCHEDULE_FIRED,
+    REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,
+    REC_JOB_PRIORITY,    REC_JOB_ATTEMPT,     REC_JOB_CANCEL_REQUESTED,
+    REC_JOB_PROGRESS,    REC_JOB_LOGGED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -182,6 +188,7 @@ void sample_options(struct random *random, struct job_options *ret)
         .max_attempts = (uint16_t)between(random, 0, LIMIT_ATTEMPTS),
         .max_crashes = (uint16_t)between(random, 0, LIMIT_ATTEMPTS),
         .lease_ms = random_chance(random, 50) ? 0 : lease(random),
+        .timeout_ms = random_chance(random, 50) ? 0 : lease(random),
         .has_backoff = random_chance(random, 50),
     };
     if (ret->has_backoff)
@@ -331,6 +338,19 @@ static void sample_job_patched(struct random *random, struct arena *arena, struc
     }
 }
 
+static void sample_job_progress(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct progress p = {.token = {.counter = u64(random), .epoch = (uint32_t)random_next(random)},
+                         .at = wall(random),
+                         .has_percent = random_chance(random, 50),
+                         .message = text(random, arena, LIMIT_PROGRESS_MESSAGE_BYTES),
+                         .data = SPAN_LITERAL("[1]")};
+    uint8_t *to = arena_alloc(arena, progress_bytes_max(&p));
+    CHECK(to);
+    ret->job_report = (struct rec_job_report){.seq = seq_value(random),
+                                              .text = span_of(to, progress_encode(&p, to))};
+}
+
 static void sample_job_noted(struct random *random, struct arena *arena, struct record *ret)
 {
     struct rec_job_noted *n = &ret->job_noted;
@@ -422,6 +442,7 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
             .seq = seq_value(random),
             .token = {between(random, 1, UINT64_MAX), (uint32_t)between(random, 0, UINT32_MAX)},
             .lease_ms = lease(random),
+            .timeout_ms = (uint32_t)between(random, 0, LIMIT_TIMEOUT_MS),
             .bound = random_chance(random, 50),
             .at = wall(random),
             .worker = text(random, arena, LIMIT_WORKER_BYTES),
@@ -429,6 +450,10 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
         break;
     case REC_JOB_EXTENDED:
         ret->job_extended = (struct rec_job_extended){seq_value(random), lease(random)};
+        break;
+    case REC_JOB_CANCEL_REQUESTED:
+        ret->job_cancel_requested = (struct rec_job_cancel_requested){
+            seq_value(random), {(int64_t)between(random, 1, LIMIT_WALL_MS)}, lease(random)};
         break;
     case REC_JOB_PRIORITY:
         ret->job_priority =
@@ -469,6 +494,13 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
         break;
     case REC_JOB_ATTEMPT:
         sample_job_attempt(random, arena, ret);
+        break;
+    case REC_JOB_PROGRESS:
+        sample_job_progress(random, arena, ret);
+        break;
+    case REC_JOB_LOGGED:
+        ret->job_report =
+            (struct rec_job_report){.seq = seq_value(random), .text = SPAN_LITERAL("1 1 line\n")};
         break;
     default:
         sample_jobs_gone(random, arena, ret);
@@ -784,7 +816,9 @@ static void sample_notice_record(struct random *random, struct arena *arena, str
                         .failures = u32(random),
                         .probes = u32(random),
                         .until = wall(random),
-                        .changed_at = wall(random)}};
+                        .changed_at = wall(random),
+                        .own = {u32(random), u32(random), u32(random)},
+                        .used_at = wall(random)}};
         break;
     default:
         ret->breaker_gone.target = name(random, arena);
@@ -797,7 +831,8 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
 {
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
-    if (kind >= REC_JOB_NEW && kind <= REC_JOB_ATTEMPT)
+    if ((kind >= REC_JOB_NEW && kind <= REC_JOB_CANCEL_REQUESTED) || kind == REC_JOB_PROGRESS ||
+        kind == REC_JOB_LOGGED)
         sample_job_record(random, arena, ret);
     else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
         sample_schedule_record(random, arena, ret);
@@ -886,6 +921,10 @@ static const struct field fields[] = {
     F(REC_BREAKER_PUT, breaker_put.breaker.probes),
     F(REC_BREAKER_PUT, breaker_put.breaker.until),
     F(REC_BREAKER_PUT, breaker_put.breaker.changed_at),
+    F(REC_BREAKER_PUT, breaker_put.breaker.own.failure_threshold),
+    F(REC_BREAKER_PUT, breaker_put.breaker.own.open_cooldown_seconds),
+    F(REC_BREAKER_PUT, breaker_put.breaker.own.half_open_probe_count),
+    F(REC_BREAKER_PUT, breaker_put.breaker.used_at),
     S(REC_BREAKER_GONE, breaker_gone.target),
     F(REC_EPOCH, epoch.epoch),
     F(REC_EPOCH, epoch.at),
@@ -954,11 +993,15 @@ static const struct field fields[] = {
     F(REC_JOB_CLAIMED, job_claimed.token.counter),
     F(REC_JOB_CLAIMED, job_claimed.token.epoch),
     F(REC_JOB_CLAIMED, job_claimed.lease_ms),
+    F(REC_JOB_CLAIMED, job_claimed.timeout_ms),
     F(REC_JOB_CLAIMED, job_claimed.bound),
     F(REC_JOB_CLAIMED, job_claimed.at),
     S(REC_JOB_CLAIMED, job_claimed.worker),
     F(REC_JOB_EXTENDED, job_extended.seq),
     F(REC_JOB_EXTENDED, job_extended.lease_ms),
+    F(REC_JOB_CANCEL_REQUESTED, job_cancel_requested.seq),
+    F(REC_JOB_CANCEL_REQUESTED, job_cancel_requested.at),
+    F(REC_JOB_CANCEL_REQUESTED, job_cancel_requested.grace_ms),
     F(REC_JOB_PRIORITY, job_priority.seq),
     F(REC_JOB_PRIORITY, job_priority.priority),
     F(REC_JOB_BACK, job_back.seq),
@@ -1013,6 +1056,10 @@ static const struct field fields[] = {
     S(REC_JOB_NOTED, job_noted.result),
     F(REC_JOB_NOTED, job_noted.error_kind),
     S(REC_JOB_NOTED, job_noted.error),
+    F(REC_JOB_PROGRESS, job_report.seq),
+    S(REC_JOB_PROGRESS, job_report.text),
+    F(REC_JOB_LOGGED, job_report.seq),
+    S(REC_JOB_LOGGED, job_report.text),
     F(REC_JOB_ATTEMPT, job_attempt.seq),
     F(REC_JOB_ATTEMPT, job_attempt.number),
     F(REC_JOB_ATTEMPT, job_attempt.outcome),

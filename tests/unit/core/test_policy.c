@@ -318,9 +318,9 @@ static void test_encodings_are_pinned(void **state)
 {
     (void)state;
     static const char default_policy[] =
-        "\x03\x0b\x01\xb0\xea\x01\x02\x0a\x03\x05\x04\x00\x0a\xe8\x07\x80\xdd\xdb\x01\x00"
+        "\x03\x0c\x01\xb0\xea\x01\x02\x0a\x03\x05\x04\x00\x0a\xe8\x07\x80\xdd\xdb\x01\x00"
         "\x06\x01\x0c\x80\xad\xe2\x04\x0d\x80\x80\x40\x0f\x80\xb8\x99\x29\x10\x90\x4e"
-        "\x11\x80\x90\xfb\xd3\x09\x12\xa0\x8d\x06";
+        "\x11\x80\x90\xfb\xd3\x09\x12\xa0\x8d\x06\x16\xb0\xea\x01";
     struct queue_policy p, decoded;
     struct buf b;
     buf_init(&b);
@@ -337,12 +337,12 @@ static void test_encodings_are_pinned(void **state)
     buf_clear(&b);
     assert_int_equal(policy_encode(&p, &b), 0);
     assert_int_equal(b.len, plain + 2 + 5);
-    assert_memory_equal(b.data + plain, "\x13\x01\x14\x01\x05\xe8\x07", 7);
+    assert_memory_equal(b.data + plain - 4, "\x13\x01\x14\x01\x05\xe8\x07\x16", 8);
     assert_int_equal(policy_decode(buf_span(&b), &decoded), 0);
     assert_true(policy_equal(&p, &decoded));
 
     static const char some_options[] =
-        "\x01\x03\x00\x90\x4e\x01\x01\x00\x00\x00\x02\xe8\x07\x88\x27";
+        "\x01\x03\x00\x90\x4e\x00\x01\x01\x00\x00\x00\x02\xe8\x07\x88\x27";
     struct job_options o = {
         .max_attempts = 3,
         .lease_ms = 10000,

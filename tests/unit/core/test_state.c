@@ -165,9 +165,9 @@ static void test_names(void **state)
     (void)state;
     static const char *const states[] = {"none", "scheduled", "ready",    "running",
                                          "done", "dead",      "cancelled"};
-    static const char *const reasons[] = {"none",      "failed",    "rejected",  "crash_loop",
-                                          "timed_out", "expired",   "cancelled", "replaced",
-                                          "released",  "restarted", "discarded", "damaged"};
+    static const char *const reasons[] = {
+        "none",     "failed",   "rejected",  "crash_loop", "lease_expired", "expired",  "cancelled",
+        "replaced", "released", "restarted", "discarded",  "damaged",       "timed_out"};
     for (unsigned s = 0; s < STATE_COUNT; s++)
         assert_string_equal(state_name(s), states[s]);
     for (unsigned r = 0; r < REASON_COUNT; r++)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The outbox of notices (look, deliver anew, discard) and the breakers of their targets. */
-#include "api/v1/name_page.h"
+/* The outbox of notices: show, deliver again, discard. */
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
 #include "broker/event_json.h"
@@ -140,43 +139,5 @@ void notice_list_handle(void *ctx, struct http_exchange *x)
         return;
     http_alone(x);
     c->op.notice = (struct op_notice){.after = in.cursor.seq, .limit = (uint32_t)in.limit};
-    call_submit(c);
-}
-
-static void breakers_listed(struct call *c, const struct reply *r)
-{
-    struct name_page *page = c->more;
-    struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "breakers");
-    json_write_array(&w);
-    for (uint32_t i = 0; i < r->breaker_count; i++) {
-        const struct breaker *b = &r->breakers[i].breaker;
-        if (!name_page_takes(page, r->breakers[i].target))
-            continue;
-        json_write_object(&w);
-        write_span(&w, "target", r->breakers[i].target);
-        write_text(&w, "state", breaker_state_name(b->state));
-        write_uint(&w, "failures", b->failures);
-        write_time(&w, "changed_at", b->changed_at);
-        write_time(&w, "until", b->until);
-        json_write_object_end(&w);
-    }
-    json_write_array_end(&w);
-    name_page_end(page, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
-}
-
-void breaker_list_handle(void *ctx, struct http_exchange *x)
-{
-    struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c =
-        page ? call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, breakers_listed) : NULL;
-    if (!c)
-        return;
-    http_alone(x);
-    c->more = page;
     call_submit(c);
 }

@@ -6,9 +6,10 @@
 #include "api/words.h"
 #include "core/limits.h"
 
-static const char *const action_names[] = {
-    [BULK_REQUEUE] = "requeue", [BULK_CANCEL] = "cancel", [BULK_REMOVE] = "remove",
-    [BULK_CANCEL_NOW] = "cancel"};
+static const char *const action_names[] = {[BULK_REQUEUE] = "requeue",
+                                           [BULK_CANCEL] = "cancel",
+                                           [BULK_REMOVE] = "remove",
+                                           [BULK_CANCEL_NOW] = "cancel"};
 
 struct bulk_in {
     uint64_t states;

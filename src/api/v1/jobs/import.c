@@ -35,10 +35,9 @@ struct import_in {
 };
 
 /* In the order of the enums, from 1. */
-static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "lease_expired",
-                                      "expired",   "cancelled", "replaced",   "released",
-                                      "restarted", "discarded", "damaged",    "timed_out",
-                                      NULL};
+static const char *const reasons[] = {
+    "failed",   "rejected",  "crash_loop", "lease_expired", "expired",   "cancelled", "replaced",
+    "released", "restarted", "discarded",  "damaged",       "timed_out", NULL};
 static const char *const error_kinds[] = {"app", "business", NULL};
 /* In the order of enum job_damage. */
 static const char *const damages[] = {"payload", "result", "keys", "history", NULL};

@@ -167,6 +167,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_attributes(w, v);
     write_uint(w, "payload_bytes", v->job.payload_bytes);
     write_result(w, v, flags);
+    progress_write(w, v->progress);
     if (flags & VIEW_HISTORY)
         write_history(w, v);
     json_write_object_end(w);
@@ -181,6 +182,7 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     token_text(v->token, token);
     write_text(w, "token", token);
     write_uint(w, "attempt", job_attempts(&v->job));
+    write_uint(w, "max_attempts", v->max_attempts);
     write_int(w, "priority", view_priority(v));
     write_uint(w, "lease_ms", v->lease_ms);
     write_time(w, "lease_until", lease_until(v->lease_left_ms, now));

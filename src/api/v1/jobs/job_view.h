@@ -15,9 +15,11 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
                     unsigned flags);
 /* What a claim hands out, one object with the token. */
 void job_claim_write(struct json_writer *w, const struct job_view *v, struct wall_time now);
-/* "cancel": true and cancel_deadline while a cancel is requested, else nothing: for every reply to a
- * worker that holds a lease. */
+/* "cancel": true and cancel_deadline while a cancel is requested, else nothing: for every reply to
+ * a worker that holds a lease. */
 void cancel_write(struct json_writer *w, const struct lease_news *lease);
 /* One attempt of the history. */
 void attempt_write(struct json_writer *w, const struct attempt_view *a);
 const char *error_kind_name(uint8_t kind);
+/* "progress", as progress_decode reads it; nothing when it is empty (progress.c). */
+void progress_write(struct json_writer *w, struct span stored);

@@ -16,10 +16,9 @@
 const char *const native_states[] = {"scheduled", "ready",     "running", "done",
                                      "dead",      "cancelled", NULL};
 /* In the order of the enum, from 1. */
-static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "lease_expired",
-                                      "expired",   "cancelled", "replaced",   "released",
-                                      "restarted", "discarded", "damaged",    "timed_out",
-                                      NULL};
+static const char *const reasons[] = {
+    "failed",   "rejected",  "crash_loop", "lease_expired", "expired",   "cancelled", "replaced",
+    "released", "restarted", "discarded",  "damaged",       "timed_out", NULL};
 static const char *const orders[] = {"oldest", "newest", NULL};
 
 /* ---- GET /v1/jobs ---- */

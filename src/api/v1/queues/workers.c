@@ -15,15 +15,30 @@
 
 static void write_worker(struct json_writer *w, const struct broker_worker *worker)
 {
+    static const char *const states[] = {
+        [WORKER_ACTIVE] = "active", [WORKER_SILENT] = "silent", [WORKER_STOPPED] = "stopped"};
+    char id[ID_ULID_BYTES];
     json_write_object(w);
     write_span(w, "name", worker->name);
+    write_text(w, "state", states[worker->state]);
+    write_span_if(w, "host", worker->host);
+    if (worker->pid)
+        write_uint(w, "pid", worker->pid);
+    write_span_if(w, "version", worker->version);
     write_time(w, "last_seen", worker->last_seen);
     write_uint(w, "running", worker->running);
+    json_write_key(w, "jobs");
+    json_write_array(w);
+    for (uint32_t i = 0; i < worker->held_count; i++) {
+        id_ulid(id_make(worker->held[i].hi, worker->held[i].seq), id);
+        json_write_text(w, span_text(id));
+    }
+    json_write_array_end(w);
     write_uint(w, "claimed", worker->claimed);
-    write_uint(w, "acked", worker->acked);
-    write_uint(w, "failed", worker->failed);
+    write_uint(w, "done", worker->told ? worker->told_done : worker->done);
+    write_uint(w, "failed", worker->told ? worker->told_failed : worker->failed);
     write_uint(w, "released", worker->released);
-    write_bool(w, "silent", worker->silent);
+    write_bool(w, "silent", worker->state == WORKER_SILENT);
     json_write_object_end(w);
 }
 

@@ -234,8 +234,8 @@ static enum tally_field failed_field(uint8_t error_kind)
 static void tally_attempt(struct engine *e, struct queue *q, uint8_t reason, uint8_t error_kind,
                           struct wall_time since, struct wall_time at)
 {
-    bool failed = reason == REASON_FAILED || reason == REASON_REJECTED ||
-                  reason == REASON_TIMED_OUT;
+    bool failed =
+        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
     bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
     if (failed)
         tally(e, q, failed_field(error_kind), 1);
@@ -366,6 +366,13 @@ static int take_job_noted(struct engine *e, const struct record *r)
     if ((l->job.flags & JOB_HAS_EXTRA) && !l->extra)
         jobs_add_extra(e, l);
     return 0;
+}
+
+/* Progress and log are in the store alone. */
+static int take_job_report(struct engine *e, const struct record *r)
+{
+    struct live *l = touched(e, r->job_report.seq, NULL);
+    return l ? apply_reported(&l->job) : -ERR_CORRUPT;
 }
 
 /* It is in the store alone. */
@@ -538,6 +545,8 @@ static const take_fn takes[] = {
     [REC_SCHEDULE_PASSED] = take_schedule_state,
     [REC_SCHEDULE_FAILED] = take_schedule_state,
     [REC_JOB_LINKED] = take_job_linked,
+    [REC_JOB_PROGRESS] = take_job_report,
+    [REC_JOB_LOGGED] = take_job_report,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

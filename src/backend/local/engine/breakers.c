@@ -89,6 +89,15 @@ const struct breaker_view *breakers_next(const struct ops *o, const struct break
     return at < e->targets.count ? (const struct breaker_view *)e->targets.list[at] : NULL;
 }
 
+uint64_t breakers_named_count(const struct ops *o)
+{
+    const struct engine *e = engine_of(o);
+    uint64_t count = 0;
+    for (size_t i = 0; i < e->targets.count; i++)
+        count += breaker_is_named(e->targets.list[i]->target);
+    return count;
+}
+
 bool breakers_commit(struct ops *o, const struct record *rec)
 {
     struct engine *e = engine_of(o);
@@ -107,7 +116,8 @@ void op_breaker_list(struct engine *e, const struct op *op)
             views = NULL;
             break;
         }
-        views[i] = (struct breaker_view){span_of(copy, t->target.len), t->breaker};
+        views[i] =
+            (struct breaker_view){.target = span_of(copy, t->target.len), .breaker = t->breaker};
     }
     if (!views) {
         refuse_nomem(r);
@@ -122,9 +132,16 @@ uint64_t breakers_hash(const struct engine *e)
     uint64_t h = 1;
     for (size_t i = 0; i < e->targets.count; i++) {
         const struct target *t = e->targets.list[i];
-        const uint64_t numbers[] = {t->breaker.state, t->breaker.failures, t->breaker.probes,
-                                    (uint64_t)t->breaker.until.ms,
-                                    (uint64_t)t->breaker.changed_at.ms};
+        const struct breaker *b = &t->breaker;
+        const uint64_t numbers[] = {b->state,
+                                    b->failures,
+                                    b->probes,
+                                    (uint64_t)b->until.ms,
+                                    (uint64_t)b->changed_at.ms,
+                                    b->own.failure_threshold,
+                                    b->own.open_cooldown_seconds,
+                                    b->own.half_open_probe_count,
+                                    (uint64_t)b->used_at.ms};
         h = state_mix_span(h, t->target);
         for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
             h = state_mix(h, numbers[k]);

@@ -114,6 +114,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     e->schedule_next = 1;
     e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
     e->event_mask = e->config.event_ring - 1;
+    progress_pace_init(&e->pace);
     e->events = mem_array(e->config.event_ring, sizeof(*e->events));
     if (!e->ring || !e->events) {
         engine_free(e);
@@ -348,6 +349,12 @@ static void op_not_dispatching(struct engine *e, const struct op *op)
     refuse(reply_new(e, op), OUT_INVALID, "this store dispatches no jobs");
 }
 
+/* One process has the store: the broker itself remembers its workers. */
+static void op_registry(struct engine *e, const struct op *op)
+{
+    reply_new(e, op);
+}
+
 /* Operations that are not decided in src/ops. */
 static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_QUEUE_GET] = op_queue_get,
@@ -356,6 +363,7 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_PEEK] = op_peek,
     [OP_LIST] = op_list,
     [OP_WORKERS] = op_workers,
+    [OP_REGISTRY] = op_registry,
     [OP_ACCEPT_CLOCK] = op_accept_clock,
     [OP_EXCEPTIONS] = op_exceptions,
     [OP_KV_GET] = op_kv_get,

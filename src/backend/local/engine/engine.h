@@ -66,6 +66,7 @@ struct engine_reply {
     bool want_body;
     bool texts_only; /* … without payload and result */
     bool want_attempts;
+    bool want_log;
     const struct op_list *list;             /* the page to be read from the store; NULL = none */
     const struct op_exceptions *exceptions; /* likewise */
     const struct op_kv_list *kv_list;       /* likewise */

@@ -31,6 +31,7 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/progress.h"
 #include "core/retention.h"
 #include "core/unique.h"
 #include "ops/enqueue.h"
@@ -70,8 +71,8 @@ static inline struct hash128 extra_unique(const struct extra *x)
 
 struct lease {
     struct job_token token;
-    int64_t until;  /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
-    int64_t limit;  /* lease time: until never goes beyond it; NEVER_MS = it has no limit */
+    int64_t until; /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
+    int64_t limit; /* lease time: until never goes beyond it; NEVER_MS = it has no limit */
     struct lease_limits limits;
     size_t place;   /* its index in leases_end; SIZE_MAX = not there */
     uint64_t nonce; /* 0 = none */
@@ -209,7 +210,7 @@ struct outbox {
 
 struct target {
     struct breaker_view; /* its members are members of this struct; target: the name below */
-    char name[];         /* scheme://host:port */
+    char name[];         /* scheme://host:port of a webhook, or the name of a named one */
 };
 
 struct targets {
@@ -323,6 +324,7 @@ struct engine {
     struct event *events;               /* ring, by number */
     uint64_t event_mask;                /* its size less one */
     uint64_t event_last, event_durable; /* numbers in this boot; 0 = none yet */
+    struct progress_pace pace;
     struct ghost ghosts[GHOSTS];
     size_t ghost_next;
 
@@ -816,10 +818,11 @@ void notices_look(struct ops *o, struct notice_entry *n, int64_t at_ms, bool giv
 struct wall_time notices_next(const struct ops *o);
 void notices_release(struct ops *o, struct span target);
 
-/* --- engine/breakers.c: the first three as struct ops_store says --- */
+/* --- engine/breakers.c: the first four as struct ops_store says --- */
 const struct breaker_view *breakers_find(const struct ops *o, struct span target);
 const struct breaker_view *breakers_next(const struct ops *o, const struct breaker_view *after);
 bool breakers_commit(struct ops *o, const struct record *rec);
+uint64_t breakers_named_count(const struct ops *o);
 int breakers_apply_put(struct engine *e, const struct rec_breaker_put *r);
 int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
 void breakers_free(struct engine *e);

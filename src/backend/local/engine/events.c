@@ -162,12 +162,17 @@ static enum event_kind back_kind(uint8_t reason)
 
 /* By kind of record, one up; 0 = none. Those about queues come from where they are made. */
 static const uint8_t kinds[UINT8_MAX + 1] = {
-    [REC_JOB_NEW] = 1 + EVENT_ENQUEUED,        [REC_JOB_READY] = 1 + EVENT_READY,
-    [REC_JOB_CLAIMED] = 1 + EVENT_CLAIMED,     [REC_JOB_BACK] = 1 + EVENT_RELEASED,
-    [REC_JOB_DONE] = 1 + EVENT_DONE,           [REC_JOB_DEAD] = 1 + EVENT_DEAD,
-    [REC_JOB_CANCELLED] = 1 + EVENT_CANCELLED, [REC_JOB_REQUEUED] = 1 + EVENT_REQUEUED,
+    [REC_JOB_NEW] = 1 + EVENT_ENQUEUED,
+    [REC_JOB_READY] = 1 + EVENT_READY,
+    [REC_JOB_CLAIMED] = 1 + EVENT_CLAIMED,
+    [REC_JOB_BACK] = 1 + EVENT_RELEASED,
+    [REC_JOB_DONE] = 1 + EVENT_DONE,
+    [REC_JOB_DEAD] = 1 + EVENT_DEAD,
+    [REC_JOB_CANCELLED] = 1 + EVENT_CANCELLED,
+    [REC_JOB_REQUEUED] = 1 + EVENT_REQUEUED,
     [REC_JOB_PATCHED] = 1 + EVENT_PATCHED,
     [REC_JOB_CANCEL_REQUESTED] = 1 + EVENT_CANCEL_REQUESTED,
+    [REC_JOB_PROGRESS] = 1 + EVENT_PROGRESS,
 };
 
 void events_record(struct engine *e, const struct record *r)
@@ -191,6 +196,8 @@ void events_record(struct engine *e, const struct record *r)
             return;
         j = &l->job;
     }
+    if (kind == EVENT_PROGRESS && !progress_pace_take(&e->pace, j->seq, e->now.wall.ms))
+        return;
     push_job(e, kind, j);
     struct queue *q = queue_at(e, j->queue);
     if (q->policy.warn_depth)
@@ -225,6 +232,7 @@ void events_free(struct engine *e)
     for (size_t i = 0; e->event_keys && i <= e->event_mask; i++)
         mem_free(e->event_keys[i]);
     mem_free(e->event_keys);
+    progress_pace_done(&e->pace);
     mem_free(e->events);
 }
 

@@ -3,8 +3,8 @@
  *
  * `until` and `limit` count in lease time. Extending only writes `until`; the heap entry keeps its
  * old order and is moved when it comes up. What limits a lease is durable in wall time (struct
- * lease_limits): a start computes from it how much lease time is left. The ring remembers the last words (ack, fail, release) by token,
- * so that the same word said twice gets the same answer. */
+ * lease_limits): a start computes from it how much lease time is left. The ring remembers the last
+ * words (ack, fail, release) by token, so that the same word said twice gets the same answer. */
 #include "backend/local/engine/engine_impl.h"
 
 static void nonce_link(struct engine *e, uint32_t handle)

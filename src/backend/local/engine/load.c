@@ -211,6 +211,8 @@ static uint64_t seq_of(const struct record *r)
     case REC_JOB_NOTED:
     case REC_JOB_PRIORITY:
     case REC_JOB_ATTEMPT:
+    case REC_JOB_PROGRESS:
+    case REC_JOB_LOGGED:
         /* The sequence is the first member of each of these. */
         return r->job_ready.seq;
     default:

@@ -164,18 +164,38 @@ static void busy_leave(struct engine *e, uint32_t handle)
     e->busy_count--;
 }
 
+/* Some of what each holds: those whose leases end first. */
+static void views_held(const struct engine *e, struct worker_view *const *by_handle)
+{
+    for (size_t i = 0; i < e->leases_end.len; i++) {
+        const struct lease *lease = lease_at(e, (uint32_t)heap_at(&e->leases_end, i).seq);
+        struct worker_view *v = by_handle[lease->worker];
+        if (!v || v->held_count == WORKER_HELD_SHOWN)
+            continue;
+        const struct job *j = &live_at(e, lease->job)->job;
+        v->held[v->held_count++] = (struct job_ref){.seq = j->seq, .hi = j->id_hi};
+    }
+}
+
 static struct worker_view *busy_views(struct engine *e, uint32_t *ret_count)
 {
     size_t count = e->busy_count < WORKERS_MAX ? e->busy_count : WORKERS_MAX;
     struct worker_view *views = arena_array(&e->out->arena, count ? count : 1, sizeof(*views));
+    struct worker_view **by_handle =
+        arena_array(&e->out->arena, e->workers.next + 1, sizeof(struct worker_view *));
     uint32_t n = 0;
+    if (!by_handle)
+        return NULL;
     for (uint32_t at = e->busy_first; views && n < count; at = worker_at(e, at)->next) {
         const struct worker *w = worker_at(e, at);
         const char *name = arena_copy(&e->out->arena, w->name, w->len);
         if (!name)
             return NULL;
+        by_handle[at] = &views[n];
         views[n++] = (struct worker_view){.name = span_of(name, w->len), .running = w->refs};
     }
+    if (views)
+        views_held(e, by_handle);
     *ret_count = n;
     return views;
 }

@@ -24,6 +24,7 @@ void op_get(struct engine *e, const struct op *op)
     r->want_body = op->job.want_body || op->job.want_texts;
     r->texts_only = !op->job.want_body;
     r->want_attempts = op->job.want_attempts;
+    r->want_log = op->job.want_log;
     r->after = l->position;
     if (DEFECT(&e->config, DEFECT_REPLY_EARLY))
         r->after = 0;

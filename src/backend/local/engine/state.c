@@ -594,6 +594,7 @@ const struct ops_store engine_ops_store = {
     .breaker_find = breakers_find,
     .breaker_next = breakers_next,
     .breaker_commit = breakers_commit,
+    .breaker_named_count = breakers_named_count,
     .lease = engine_lease,
     .report_find = engine_report_find,
     .report_forgotten = engine_report_forgotten,

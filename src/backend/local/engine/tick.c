@@ -19,7 +19,8 @@ static size_t tick_leases(struct engine *e, size_t budget)
          looked++) {
         struct lease *lease = lease_at(e, (uint32_t)top.seq);
         if (lease->until > now) { /* extended meanwhile, or not begun */
-            leases_enter(e, lease, lease->until != NEVER_MS ? lease->until : now + lease_first_ms(lease));
+            leases_enter(e, lease,
+                         lease->until != NEVER_MS ? lease->until : now + lease_first_ms(lease));
         } else if (jobs_doomed(e, live_at(e, lease->job))) {
             heap_remove(&e->leases_end, lease->place); /* the slice that removes the job ends it */
             lease->place = SIZE_MAX;

@@ -10,6 +10,7 @@
 #include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/progress.h"
 #include "core/records/wire.h"
 
 void span_move(struct span *s, char **at)
@@ -143,6 +144,15 @@ static void outcome_free(struct kept_outcome *o)
     mem_free(o);
 }
 
+static void report_free(struct kept_report *r)
+{
+    if (!r)
+        return;
+    mem_free(r->progress);
+    mem_free(r->log);
+    mem_free(r);
+}
+
 void job_blocks_free(struct store_memory *m, struct kept_job *k)
 {
     mem_free(k->worker);
@@ -150,6 +160,7 @@ void job_blocks_free(struct store_memory *m, struct kept_job *k)
     mem_free(k->extra);
     mem_free(k->undelivered);
     outcome_free(k->outcome);
+    report_free(k->report);
     attempts_free(m, k->attempts);
 }
 
@@ -174,6 +185,7 @@ static int worker_set(struct kept_job *k, struct span worker)
 static int lease_drop(struct kept_job *k)
 {
     k->lease_ms = 0;
+    k->limits = (struct lease_limits){0};
     return worker_set(k, (struct span){NULL, 0});
 }
 
@@ -303,6 +315,7 @@ static int job_done(struct kept_job *k, const struct rec_job_done *r)
 {
     int rc = apply_done(&k->job, r);
     k->lease_ms = 0; /* who did it stays */
+    k->limits = (struct lease_limits){0};
     return rc ? rc : result_set(k, r->result_kind, r->result);
 }
 
@@ -356,6 +369,36 @@ static int job_noted(struct kept_job *k, const struct rec_job_noted *r)
     if (rc == 0 && r->has_result)
         rc = result_set(k, r->result_kind, r->result);
     return rc || !r->has_error ? rc : error_set(k, r->error_kind, r->error);
+}
+
+static int log_add(struct kept_report *to, struct span text)
+{
+    size_t len = to->log_len + text.len;
+    char *log = mem_alloc(len);
+    if (!log)
+        return -ERR_NOMEM;
+    if (to->log_len)
+        memcpy(log, to->log, to->log_len);
+    memcpy(log + to->log_len, text.at, text.len);
+    struct span kept = joblog_tail(span_of(log, len));
+    int rc = bytes_replace(&to->log, kept);
+    if (rc == 0)
+        to->log_len = kept.len;
+    mem_free(log);
+    return rc;
+}
+
+static int job_reported(struct kept_job *k, const struct record *r)
+{
+    int rc = apply_reported(&k->job);
+    if (rc == 0 && !k->report && !(k->report = mem_zalloc(sizeof *k->report)))
+        rc = -ERR_NOMEM;
+    if (rc != 0 || r->kind == REC_JOB_LOGGED)
+        return rc ? rc : log_add(k->report, r->job_report.text);
+    rc = bytes_replace(&k->report->progress, r->job_report.text);
+    if (rc == 0)
+        k->report->progress_len = r->job_report.text.len;
+    return rc;
 }
 
 static void job_remove(struct store_memory *m, struct kept_job *k)
@@ -419,6 +462,9 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
         return apply_priority(&k->job, &r->job_priority);
     case REC_JOB_ATTEMPT:
         return job_attempt(m, k, &r->job_attempt);
+    case REC_JOB_PROGRESS:
+    case REC_JOB_LOGGED:
+        return job_reported(k, r);
     }
     return -ERR_VERSION;
 }

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "core/job_texts.h"
 #include "core/limits.h"
+#include "core/progress.h"
 
 /* Jobs, or sequences, or attempts that one call is willing to look at: some milliseconds. */
 #define LOOKS_MAX 20000
@@ -98,6 +99,17 @@ static int attempts_read(const struct kept_job *k, struct span queue, struct are
     return 0;
 }
 
+static int report_read(const struct kept_job *k, bool log, struct arena *arena,
+                       struct stored_body *ret)
+{
+    const struct kept_report *r = k->report;
+    if (!r)
+        return 0;
+    struct span shown = progress_shown(span_of(r->progress, r->progress_len), k->token);
+    int rc = span_copy(arena, shown, &ret->progress);
+    return rc || !log ? rc : span_copy(arena, span_of(r->log, r->log_len), &ret->log);
+}
+
 static int body_read(const struct kept_job *k, bool texts_only, struct arena *arena,
                      struct stored_body *ret)
 {
@@ -131,6 +143,8 @@ static int memory_read(struct store_reader *r, const struct store_query *query, 
         rc = body_read(k, query->texts_only, arena, &bodies[i]);
         if (rc == 0 && query->attempts)
             rc = attempts_read(k, q->put.name, arena, &bodies[i]);
+        if (rc == 0 && query->attempts)
+            rc = report_read(k, query->log, arena, &bodies[i]);
     }
     return rc;
 }

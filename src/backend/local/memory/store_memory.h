@@ -26,6 +26,12 @@ struct kept_outcome {
     size_t result_len, error_len;
 };
 
+/* What its workers reported while they worked (core/progress.h). */
+struct kept_report {
+    char *progress, *log; /* NULL = none */
+    size_t progress_len, log_len;
+};
+
 /* An attempt that ended otherwise than by an ack; worker and error are behind the struct. */
 struct kept_attempt {
     struct attempt_view view;   /* without queue and id */
@@ -44,7 +50,7 @@ struct kept_job {
     struct job job;
     struct job_token token;
     uint32_t lease_ms;
-    struct lease_limits limits; /* running */
+    struct lease_limits limits;  /* running */
     uint32_t prev, next;         /* handles, by rising sequence; 0 = end */
     struct wall_time started_at; /* of the newest attempt; 0 = never claimed */
     struct job_ref holder;       /* the last trigger's job that took it; seq 0 = none */
@@ -53,6 +59,7 @@ struct kept_job {
     char *payload;                 /* job.payload_bytes; NULL = none */
     struct kept_extra *extra;      /* NULL = none */
     struct kept_outcome *outcome;  /* NULL = no result, no error */
+    struct kept_report *report;    /* NULL = no progress, no log */
     struct kept_attempt *attempts; /* newest first, at most LIMIT_ATTEMPTS_KEPT */
     char *undelivered;             /* keys of the key-value store; NULL = none */
     uint32_t undelivered_len;

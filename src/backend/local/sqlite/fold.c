@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/moves.h"
+#include "core/progress.h"
 
 #define SLOTS_MIN 1024u
 
@@ -394,6 +395,36 @@ static int fold_attempt(struct store_sqlite *q, struct change *c, const struct r
     return rc;
 }
 
+static int log_add(struct fold *f, struct change_report *to, struct span text)
+{
+    size_t len = to->log.len + text.len;
+    char *log = to->log.len ? arena_alloc(&f->texts, len) : NULL;
+    if (to->log.len == 0) {
+        to->log = text;
+        return 0;
+    }
+    if (!log)
+        return -ERR_NOMEM;
+    memcpy(log, to->log.at, to->log.len);
+    memcpy(log + to->log.len, text.at, text.len);
+    to->log = joblog_tail(span_of(log, len));
+    return 0;
+}
+
+static int fold_report(struct fold *f, struct change *c, const struct record *r)
+{
+    int rc = apply_reported(&c->job);
+    if (rc == 0 && !(c->flags & CHANGE_REPORT))
+        c->report = arena_array(&f->texts, 1, sizeof *c->report);
+    if (rc != 0 || !c->report)
+        return rc ? rc : -ERR_NOMEM;
+    c->flags |= CHANGE_REPORT;
+    if (r->kind == REC_JOB_LOGGED)
+        return log_add(f, c->report, r->job_report.text);
+    c->report->progress = r->job_report.text;
+    return 0;
+}
+
 /* These say all they change. */
 static bool says_all(enum record_kind kind)
 {
@@ -445,6 +476,9 @@ static int fold_job(struct store_sqlite *q, const struct record *r, struct chang
         return apply_priority(&c->job, &r->job_priority);
     case REC_JOB_ATTEMPT:
         return fold_attempt(q, c, &r->job_attempt);
+    case REC_JOB_PROGRESS:
+    case REC_JOB_LOGGED:
+        return fold_report(&q->fold, c, r);
     default:
         return -ERR_VERSION;
     }

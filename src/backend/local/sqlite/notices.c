@@ -117,6 +117,10 @@ static int write_breaker_put(struct store_sqlite *q, const struct rec_breaker_pu
     bind_number(st, 4, r->breaker.probes);
     bind_number(st, 5, (uint64_t)r->breaker.until.ms);
     bind_number(st, 6, (uint64_t)r->breaker.changed_at.ms);
+    bind_number(st, 7, r->breaker.own.failure_threshold);
+    bind_number(st, 8, r->breaker.own.open_cooldown_seconds);
+    bind_number(st, 9, r->breaker.own.half_open_probe_count);
+    bind_number(st, 10, (uint64_t)r->breaker.used_at.ms);
     return write_any(q, STMT_BREAKER_PUT, note);
 }
 
@@ -227,7 +231,11 @@ static int breaker_row(sqlite3_stmt *st, const struct store_sink *sink)
                                     .failures = (uint32_t)sqlite3_column_int64(st, 2),
                                     .probes = (uint32_t)sqlite3_column_int64(st, 3),
                                     .until = column_time(st, 4),
-                                    .changed_at = column_time(st, 5)}}};
+                                    .changed_at = column_time(st, 5),
+                                    .own = {(uint32_t)sqlite3_column_int64(st, 6),
+                                            (uint32_t)sqlite3_column_int64(st, 7),
+                                            (uint32_t)sqlite3_column_int64(st, 8)},
+                                    .used_at = column_time(st, 9)}}};
     return sink->record(sink->ctx, &rec);
 }
 

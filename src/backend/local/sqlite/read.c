@@ -13,6 +13,7 @@
 #include "base/system/clock.h"
 #include "core/job_error.h"
 #include "core/limits.h"
+#include "core/progress.h"
 #include "core/validate.h"
 
 #define BUSY_MS 1000
@@ -266,6 +267,26 @@ static int read_ahead(struct reader_sqlite *r, uint64_t seq, struct arena *arena
     return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc;
 }
 
+/* What cannot be read is left out. */
+static int read_report(struct reader_sqlite *r, uint64_t seq, bool log, struct arena *arena,
+                       struct stored_body *ret)
+{
+    sqlite3_stmt *st = r->stmts[READ_REPORT];
+    bind_number(st, 1, seq);
+    bind_number(st, 2, log);
+    int rc = read_row(r, st);
+    if (rc == 0)
+        rc = read_span(st, 0, arena, &ret->progress);
+    if (rc == 0)
+        rc = read_span(st, 1, arena, &ret->log);
+    if (rc == 0)
+        ret->progress = progress_shown(
+            ret->progress, (struct job_token){.epoch = (uint32_t)sqlite3_column_int64(st, 2),
+                                              .counter = (uint64_t)sqlite3_column_int64(st, 3)});
+    sqlite3_reset(st);
+    return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc;
+}
+
 static int sqlite_read(struct store_reader *reader, const struct store_query *query,
                        struct arena *arena, struct stored_body *bodies)
 {
@@ -276,6 +297,8 @@ static int sqlite_read(struct store_reader *reader, const struct store_query *qu
                           : read_body(r, query->seqs[i], query->texts_only, arena, &bodies[i]);
         if (rc == 0 && query->attempts && bodies[i].found)
             rc = read_attempts(r, query->seqs[i], arena, &bodies[i]);
+        if (rc == 0 && query->attempts && bodies[i].found)
+            rc = read_report(r, query->seqs[i], query->log, arena, &bodies[i]);
     }
     return read_end(r, rc);
 }

@@ -142,6 +142,12 @@ static const struct column_rule outcome[] = {
     TEXT("error", JOB_ERROR_PACKED_MAX),
 };
 
+static const struct column_rule report[] = {
+    SEQ("seq"),
+    BYTES("progress", 0, LIMIT_PROGRESS_BYTES),
+    BYTES("log", 0, LIMIT_LOG_BYTES),
+};
+
 static const struct column_rule bulks[] = {
     POSITION("bulk"),
     NUMBER("action", BULK_REQUEUE, BULK_CANCEL_NOW),
@@ -241,6 +247,10 @@ static const struct column_rule breakers[] = {
     U32("probes"),
     WALL("until"),
     WALL("changed_at"),
+    U32("failure_threshold"),
+    U32("open_cooldown_seconds"),
+    U32("half_open_probe_count"),
+    WALL("used_at"),
 };
 
 static const struct column_rule hour[] = {
@@ -294,27 +304,17 @@ static const struct column_rule gone[] = {NUMBER("block", 0, STORE_SEQ_ANY >> 6)
     }
 
 const struct table_rule table_rules[TABLE_COUNT] = {
-    [TABLE_META] = TABLE(meta, false),
-    [TABLE_NUMBERS] = TABLE(numbers, false),
-    [TABLE_QUEUES] = TABLE(queues, false),
-    [TABLE_JOBS] = TABLE(jobs, false),
-    [TABLE_ASIDE] = TABLE(aside, true),
-    [TABLE_PAYLOAD] = TABLE(payload, true),
-    [TABLE_EXTRA] = TABLE(extra, true),
-    [TABLE_OUTCOME] = TABLE(outcome, true),
-    [TABLE_BULKS] = TABLE(bulks, false),
-    [TABLE_KEYS] = TABLE(keys, false),
-    [TABLE_ATTEMPTS] = TABLE(attempts, true),
-    [TABLE_KV] = TABLE(kv, false),
-    [TABLE_UNDELIVERED] = TABLE(undelivered, false),
-    [TABLE_ALERTS] = TABLE(alerts, false),
-    [TABLE_RAISED] = TABLE(raised, false),
-    [TABLE_NOTICES] = TABLE(notices, false),
-    [TABLE_BREAKERS] = TABLE(breakers, false),
-    [TABLE_HOUR] = TABLE(hour, false),
-    [TABLE_SCHEDULES] = TABLE(schedules, false),
-    [TABLE_LINKS] = TABLE(links, false),
-    [TABLE_GONE] = TABLE(gone, false),
+    [TABLE_META] = TABLE(meta, false),       [TABLE_NUMBERS] = TABLE(numbers, false),
+    [TABLE_QUEUES] = TABLE(queues, false),   [TABLE_JOBS] = TABLE(jobs, false),
+    [TABLE_ASIDE] = TABLE(aside, true),      [TABLE_PAYLOAD] = TABLE(payload, true),
+    [TABLE_EXTRA] = TABLE(extra, true),      [TABLE_OUTCOME] = TABLE(outcome, true),
+    [TABLE_REPORT] = TABLE(report, true),    [TABLE_BULKS] = TABLE(bulks, false),
+    [TABLE_KEYS] = TABLE(keys, false),       [TABLE_ATTEMPTS] = TABLE(attempts, true),
+    [TABLE_KV] = TABLE(kv, false),           [TABLE_UNDELIVERED] = TABLE(undelivered, false),
+    [TABLE_ALERTS] = TABLE(alerts, false),   [TABLE_RAISED] = TABLE(raised, false),
+    [TABLE_NOTICES] = TABLE(notices, false), [TABLE_BREAKERS] = TABLE(breakers, false),
+    [TABLE_HOUR] = TABLE(hour, false),       [TABLE_SCHEDULES] = TABLE(schedules, false),
+    [TABLE_LINKS] = TABLE(links, false),     [TABLE_GONE] = TABLE(gone, false),
 };
 
 /* ---- one value ---- */

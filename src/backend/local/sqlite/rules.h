@@ -46,6 +46,7 @@ enum table_id {
     TABLE_PAYLOAD,
     TABLE_EXTRA,
     TABLE_OUTCOME,
+    TABLE_REPORT,
     TABLE_BULKS,
     TABLE_KEYS,
     TABLE_ATTEMPTS,

@@ -199,7 +199,13 @@ enum change_flag {
     CHANGE_ERROR = 1u << 10,
     CHANGE_LABEL = 1u << 11,
     CHANGE_ATTRIBUTES = 1u << 12,
+    CHANGE_REPORT = 1u << 14, /* progress or log */
     CHANGE_MARKED = 1u << 13, /* GONE, but its rows stay for now (sqlite/gone.h) */
+};
+
+/* What was reported about a job in a batch; empty = nothing. */
+struct change_report {
+    struct span progress, log;
 };
 
 /* What a batch does to one job. Spans point into the frames. */
@@ -216,7 +222,8 @@ struct change {
     struct span worker;          /* of the newest attempt, when running or done */
     struct wall_time started_at; /* of the newest attempt */
     struct span payload, result, error;
-    struct job_extra extra; /* NEW with JOB_HAS_EXTRA; else what the flags LABEL … say */
+    struct change_report *report; /* with REPORT: in the fold's arena */
+    struct job_extra extra;       /* NEW with JOB_HAS_EXTRA; else what the flags LABEL … say */
 };
 
 /* An attempt that ended in the batch, otherwise than by an ack. */
@@ -245,7 +252,7 @@ struct fold {
     uint32_t ended_count, ended_room;
     struct rec_tally *tallies; /* in no order; some may be of the same queue and hour */
     uint32_t tally_count, tally_room;
-    struct arena texts; /* names of workers, from rows */
+    struct arena texts; /* names of workers, from rows; reports */
 };
 
 void fold_init(struct fold *f);
@@ -281,7 +288,7 @@ struct store_sqlite {
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be with the batch being applied */
     struct fold fold;
-    struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links;
+    struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links, reports;
     struct seq_bounds gones; /* blocks with marks */
     struct gone_rules gone_rules;
     struct gone_figures figures;      /* as committed */

@@ -152,6 +152,21 @@ static int write_error(struct store_sqlite *q, const struct change *c, struct er
     return write_run(q, STMT_ERROR_PUT, note);
 }
 
+static int write_report(struct store_sqlite *q, const struct change *c, struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_REPORT_PUT];
+    const struct span texts[] = {c->report->progress, c->report->log};
+    bind_number(st, 1, c->seq);
+    for (int i = 0; i < 2; i++) {
+        if (texts[i].len)
+            bind_bytes(st, 2 + i, texts[i]);
+        else
+            sqlite3_bind_null(st, 2 + i);
+    }
+    bounds_add(&q->reports, c->seq);
+    return write_run(q, STMT_REPORT_PUT, note);
+}
+
 static int write_aside(struct store_sqlite *q, const struct change *c, struct err_note *note)
 {
     sqlite3_stmt *st = q->stmts[STMT_ASIDE_PUT];
@@ -191,6 +206,8 @@ static int write_bytes(struct store_sqlite *q, const struct change *c, struct er
         rc = write_result(q, c, note);
     if (rc == 0 && (c->flags & CHANGE_ERROR))
         rc = write_error(q, c, note);
+    if (rc == 0 && (c->flags & CHANGE_REPORT))
+        rc = write_report(q, c, note);
     return rc;
 }
 
@@ -320,6 +337,8 @@ static int write_rare_gone(struct store_sqlite *q, uint64_t first, uint64_t last
         rc = write_range(q, STMT_UNDELIVERED_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->links, first, last))
         rc = write_range(q, STMT_LINKS_GONE, first, last, note);
+    if (rc == 0 && bounds_meet(&q->reports, first, last))
+        rc = write_range(q, STMT_REPORTS_GONE, first, last, note);
     return rc;
 }
 

@@ -197,30 +197,40 @@ ORDER BY n.number
 LIMIT $3::int4;
 
 -- name: breakers
--- Returns and locks the circuit breakers.
-SELECT target, state, failures, probes, until, changed_at
+-- Returns and locks circuit breakers: those of webhooks ($1) and those with these names ($2).
+SELECT ${breaker_columns}
 FROM @breaker
+WHERE ($1::bool AND strpos(target, ':') > 0) OR target = ANY ($2::text[])
 ORDER BY target
 FOR UPDATE;
 
+-- name: breaker_named_count
+-- Returns how many circuit breakers clients have named.
+SELECT count(*)::int8
+FROM @breaker
+WHERE strpos(target, ':') = 0;
+
 -- name: breaker_list
--- Returns them without a lock.
-SELECT target, state, failures, probes, until, changed_at
+-- Returns all circuit breakers without a lock.
+SELECT ${breaker_columns}
 FROM @breaker
 ORDER BY target;
 
 -- name: breaker_new
 -- Adds circuit breakers. Takes one array for each column.
-INSERT INTO @breaker (target, state, failures, probes, until, changed_at)
+INSERT INTO @breaker (${breaker_columns})
 SELECT *
-FROM unnest($1::text[], $2::int2[], $3::int8[], $4::int8[], $5::int8[], $6::int8[]);
+FROM unnest($1::text[], $2::int2[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[],
+    $9::int8[], $10::int8[]);
 
 -- name: breaker_set
 -- Changes circuit breakers. Takes one array for each column, the target first.
 UPDATE @breaker b
-SET state = u.state, failures = u.failures, probes = u.probes, until = u.until, changed_at = u.changed_at
-FROM unnest($1::text[], $2::int2[], $3::int8[], $4::int8[], $5::int8[], $6::int8[]) u(target, state,
-    failures, probes, until, changed_at)
+SET state = u.state, failures = u.failures, probes = u.probes, until = u.until, changed_at = u.changed_at,
+    failure_threshold = u.failure_threshold, open_cooldown_seconds = u.open_cooldown_seconds,
+    half_open_probe_count = u.half_open_probe_count, used_at = u.used_at
+FROM unnest($1::text[], $2::int2[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[],
+    $9::int8[], $10::int8[]) u(${breaker_columns})
 WHERE b.target = u.target;
 
 -- name: breaker_del

@@ -155,6 +155,10 @@ s.changed, EXISTS (
     WHERE j.seq = s.seq AND j.id_hi = s.id_hi AND j.state <= ${running}
 )
 
+-- part: breaker_columns
+target, state, failures, probes, until, changed_at, failure_threshold, open_cooldown_seconds,
+    half_open_probe_count, used_at
+
 -- part: notice_columns
 n.number, n.id_hi, n.kind, n.edge, n.at, n.alert, n.queue, n.job_seq, n.job_hi, n.reason, n.attempts, n.value,
 n.mark, n.subject, n.body, n.state, n.tries, n.since, n.due, n.status, n.error, n.check_at, n.holder

@@ -191,7 +191,9 @@ CREATE TABLE @job (
     holder_hi int8 NOT NULL DEFAULT 0,
     payload bytea,
     result bytea,
-    error bytea
+    error bytea,
+    progress bytea,  -- of the newest attempt, if its token says so (core/progress.h)
+    log bytea
 ) ${churn};
 CREATE INDEX job_ready ON @job (queue, generation, priority DESC, seq) WHERE state = ${ready};
 CREATE INDEX job_pending ON @job (seq) WHERE state = ${ready} AND flags & ${flag_pending} <> 0;
@@ -219,7 +221,8 @@ CREATE TABLE @attempt (
     error bytea,
     PRIMARY KEY (seq, n)
 );
-CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out});
+CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed},
+    ${attempt_lease_expired}, ${attempt_timed_out});
 
 -- The last reply about a lease that is over, for a client that asks again.
 CREATE TABLE @lease_reply (
@@ -292,14 +295,28 @@ CREATE INDEX notice_check ON @notice (check_at, number) WHERE state = ${notice_p
 CREATE INDEX notice_held ON @notice (holder) WHERE holder > 0;
 CREATE INDEX notice_alert ON @notice (alert);
 
--- Circuit breakers of targets.
+-- What each node knows of workers.
+CREATE TABLE @worker (
+    name text COLLATE "C" NOT NULL,
+    node int4 NOT NULL,  -- epoch of the node
+    keep_until int8 NOT NULL,
+    facts bytea NOT NULL,
+    PRIMARY KEY (name, node)
+) WITH (fillfactor = 50);
+
+-- Circuit breakers: of targets of webhooks (scheme://host:port), and those that clients named, whose settings
+-- are 0 where they have the server's defaults.
 CREATE TABLE @breaker (
     target text COLLATE "C" PRIMARY KEY,
     state int2 NOT NULL,
     failures int8 NOT NULL,
     probes int8 NOT NULL,
     until int8 NOT NULL,
-    changed_at int8 NOT NULL
+    changed_at int8 NOT NULL,
+    failure_threshold int8 NOT NULL,
+    open_cooldown_seconds int8 NOT NULL,
+    half_open_probe_count int8 NOT NULL,
+    used_at int8 NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE SEQUENCE @schedule_number AS int4 CACHE 1;

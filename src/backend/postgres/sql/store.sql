@@ -112,6 +112,19 @@ FROM (
 ) u
 WHERE j.seq = u.seq;
 
+-- name: job_report
+-- Writes what was reported about jobs ($1): progress ($2) and entries for their logs ($3), NULL = none. Of a log
+-- the newest bytes stay.
+UPDATE @job j
+SET progress = coalesce(u.progress, j.progress),
+    log = CASE WHEN u.log IS NULL THEN j.log ELSE
+        substr(coalesce(j.log, '') || u.log, greatest(1, coalesce(length(j.log), 0) + length(u.log) -
+            ${log_bytes} + 1)) END
+FROM (
+    SELECT unnest($1::int8[]) AS seq, unnest($2::bytea[]) AS progress, unnest($3::bytea[]) AS log
+) u
+WHERE j.seq = u.seq;
+
 -- name: attempt_new
 -- Adds attempts that ended. Takes one array for each column.
 INSERT INTO @attempt (seq, queue, number, started_at, ended_at, outcome, error_kind, worker, error)

@@ -3,9 +3,9 @@
 -- ${answer_bytes_max} bytes an answer: the rows are measured before the bytes of any are fetched.
 
 -- name: get_job
--- Returns the job $1, with its bodies if $2.
+-- Returns the job $1, with its bodies if $2, its progress if $3 and its log if $4.
 SELECT ${job_columns}, CASE WHEN $2::bool THEN j.payload END, CASE WHEN $2::bool THEN j.result END, j.error,
-    ${queue_shown}
+    ${queue_shown}, CASE WHEN $3::bool THEN j.progress END, CASE WHEN $4::bool THEN j.log END
 FROM @job j
 JOIN @queues q ON ${shown}
 WHERE j.seq = $1::int8;
@@ -228,13 +228,34 @@ ORDER BY j.seq DESC;
 
 -- name: workers
 -- Returns workers with how many jobs they run and how many workers there are, at most $1.
-SELECT j.worker, count(*)::int8, (count(*) OVER ())::int8
+SELECT j.worker, count(*)::int8, (count(*) OVER ())::int8,
+    (array_agg(j.seq ORDER BY j.until, j.seq))[1:${held_shown}]::text,
+    (array_agg(j.id_hi ORDER BY j.until, j.seq))[1:${held_shown}]::text
 FROM @job j
 JOIN @queues q ON q.number = j.queue AND NOT q.deleted
 WHERE j.state = ${running} AND j.worker <> ''
 GROUP BY j.worker
 ORDER BY min(j.since), min(j.token_counter)
 LIMIT $1::int4;
+
+-- name: registry_put
+-- Keeps entries of the node $1: names ($2), times until which they are kept ($3), facts ($4).
+INSERT INTO @worker AS w (node, name, keep_until, facts)
+SELECT $1::int4, unnest($2::text[]), unnest($3::int8[]), unnest($4::bytea[])
+ON CONFLICT (name, node) DO UPDATE SET keep_until = excluded.keep_until, facts = excluded.facts;
+
+-- name: registry_prune
+-- Removes entries whose time is over at $1.
+DELETE FROM @worker
+WHERE keep_until <= $1::int8;
+
+-- name: registry
+-- Returns the entries of all nodes that are kept after $1, at most $2.
+SELECT name, keep_until, facts
+FROM @worker
+WHERE keep_until > $1::int8
+ORDER BY keep_until DESC
+LIMIT $2::int4;
 
 -- name: exceptions
 -- Returns failed and crashed attempts, newest first, at most $2; of the queue $1, or of all with ''.
@@ -244,7 +265,8 @@ FROM @attempt a
 JOIN @job j ON j.seq = a.seq
 JOIN @queues q ON q.number = a.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation =
     q.generation)
-WHERE a.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND ($1::text = '' OR q.name = $1::text)
+WHERE a.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND
+    ($1::text = '' OR q.name = $1::text)
 ORDER BY a.n DESC
 LIMIT $2::int4;
 

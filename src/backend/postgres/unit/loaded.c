@@ -41,10 +41,10 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
                                     (uint32_t)pg_col_i4(r, at, JOB_TOKEN_EPOCH)};
     ret->lease_ms = (uint32_t)pg_col_i4(r, at, JOB_LEASE_MS);
     ret->until_ms = pg_col_time(r, at, JOB_UNTIL);
-    ret->limits = (struct lease_limits){
-        .timeout_ms = (uint32_t)pg_col_i8(r, at, JOB_TIMEOUT_MS),
-        .cancel_grace_ms = (uint32_t)pg_col_i4(r, at, JOB_CANCEL_GRACE_MS),
-        .cancel_at = {pg_col_time(r, at, JOB_CANCEL_AT)}};
+    ret->limits =
+        (struct lease_limits){.timeout_ms = (uint32_t)pg_col_i8(r, at, JOB_TIMEOUT_MS),
+                              .cancel_grace_ms = (uint32_t)pg_col_i4(r, at, JOB_CANCEL_GRACE_MS),
+                              .cancel_at = {pg_col_time(r, at, JOB_CANCEL_AT)}};
     ret->worker = pg_col_bytes(r, at, JOB_WORKER);
     ret->nonce = (uint64_t)pg_col_i8(r, at, JOB_NONCE);
     ret->started_at.ms = pg_col_time(r, at, JOB_STARTED_AT);

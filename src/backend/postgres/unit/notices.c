@@ -94,6 +94,37 @@ static uint64_t number_of(const struct op *op)
     return op->kind == OP_NOTICE_AGAIN || op->kind == OP_NOTICE_DISCARD ? op->notice.id.seq : 0;
 }
 
+static bool names_breakers(const struct unit *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (unit_breaker_name(u->turns[i].op).len > 0)
+            return true;
+    return false;
+}
+
+/* The breakers of webhooks matter where the end of a delivery is reported. */
+static bool calls_targets(const struct unit *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (u->turns[i].op->kind == OP_NOTICE_TAKE || u->turns[i].op->kind == OP_NOTICE_END)
+            return true;
+    return false;
+}
+
+static void send_breakers_load(struct unit *u)
+{
+    struct args *a = &pg_unit(u)->args;
+    pg_args_bool(a, calls_targets(u));
+    pg_array_begin(a, ARRAY_TEXT);
+    for (size_t i = 0; i < u->count; i++)
+        if (unit_breaker_name(u->turns[i].op).len > 0)
+            pg_array_blob(a, unit_breaker_name(u->turns[i].op));
+    pg_array_end(a);
+    pg_conn_send(pg_pipeline_of(u), SQL_BREAKERS, a);
+    if (names_breakers(u))
+        pg_conn_send(pg_pipeline_of(u), SQL_BREAKER_NAMED_COUNT, a);
+}
+
 void pg_notices_send_load(struct unit *u)
 {
     struct args *a = &pg_unit(u)->args;
@@ -107,7 +138,7 @@ void pg_notices_send_load(struct unit *u)
         pg_array_end(a);
         pg_conn_send(pg_pipeline_of(u), SQL_NOTICES, a);
     }
-    pg_conn_send(pg_pipeline_of(u), SQL_BREAKERS, a);
+    send_breakers_load(u);
 }
 
 static struct breaker breaker_of(const PGresult *r, int at)
@@ -116,7 +147,10 @@ static struct breaker breaker_of(const PGresult *r, int at)
                             .failures = (uint32_t)pg_col_i8(r, at, 2),
                             .probes = (uint32_t)pg_col_i8(r, at, 3),
                             .until = {pg_col_time(r, at, 4)},
-                            .changed_at = {pg_col_time(r, at, 5)}};
+                            .changed_at = {pg_col_time(r, at, 5)},
+                            .own = {(uint32_t)pg_col_i8(r, at, 6), (uint32_t)pg_col_i8(r, at, 7),
+                                    (uint32_t)pg_col_i8(r, at, 8)},
+                            .used_at = {pg_col_time(r, at, 9)}};
 }
 
 void pg_notices_loaded(struct unit *u, size_t at)
@@ -127,6 +161,8 @@ void pg_notices_loaded(struct unit *u, size_t at)
     }
     PGresult *r = pg_conn_take_result(pg_pipeline_of(u), at);
     PGresult *breakers = pg_conn_take_result(pg_pipeline_of(u), at + 1 + takes(u));
+    if (names_breakers(u))
+        u->alerts.named_there = pg_col_count(pg_conn_result(pg_pipeline_of(u), at + 2), 0, 0);
     if (!pg_unit_keep(u, r) || !pg_unit_keep(u, breakers))
         return;
     for (int i = 0; i < PQntuples(r); i++) {
@@ -265,12 +301,21 @@ static bool is_gone_breaker(const struct wbreaker *b)
     return b->gone && b->stored;
 }
 
+#define BREAKER_COLUMNS 10
+
 static int64_t breaker_number(const struct breaker *b, int column)
 {
-    return column == 2   ? b->failures
-           : column == 3 ? b->probes
-           : column == 4 ? b->until.ms
-                         : b->changed_at.ms;
+    const int64_t numbers[BREAKER_COLUMNS] = {0,
+                                              b->state,
+                                              b->failures,
+                                              b->probes,
+                                              b->until.ms,
+                                              b->changed_at.ms,
+                                              b->own.failure_threshold,
+                                              b->own.open_cooldown_seconds,
+                                              b->own.half_open_probe_count,
+                                              b->used_at.ms};
+    return numbers[column];
 }
 
 /* Two nodes that hear of a new target at once: the second insert fails, its unit begins again. */
@@ -329,8 +374,8 @@ void pg_notices_send_store(struct unit *u)
     }
     if (u->alerts.breakers) {
         send_breakers(u, SQL_BREAKER_DEL, is_gone_breaker, 1);
-        send_breakers(u, SQL_BREAKER_NEW, is_new_breaker, 6);
-        send_breakers(u, SQL_BREAKER_SET, is_set_breaker, 6);
+        send_breakers(u, SQL_BREAKER_NEW, is_new_breaker, BREAKER_COLUMNS);
+        send_breakers(u, SQL_BREAKER_SET, is_set_breaker, BREAKER_COLUMNS);
     }
     send_let_go(u);
     if (touched) {
@@ -376,7 +421,8 @@ static void answer_breakers(struct unit *u, struct turn *t, const PGresult *r)
     int n = PQntuples(r);
     struct breaker_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++)
-        views[i] = (struct breaker_view){pg_col_bytes(r, i, 0), breaker_of(r, i)};
+        views[i] =
+            (struct breaker_view){.target = pg_col_bytes(r, i, 0), .breaker = breaker_of(r, i)};
     t->reply.breakers = views;
     t->reply.breaker_count = views ? (uint32_t)n : 0;
 }

@@ -53,6 +53,11 @@ static bool has_error(const struct row *r)
     return r->set_error && !r->gone;
 }
 
+static bool has_report(const struct row *r)
+{
+    return r->set_report && !r->gone;
+}
+
 static bool has_note(const struct row *r)
 {
     return r->set_note && !r->gone;
@@ -141,6 +146,8 @@ I2_COLUMN(result_kind, r->result_kind)
 TEXT_COLUMN(result, r->result)
 I2_COLUMN(error_kind, r->error_kind)
 TEXT_COLUMN(error, r->error)
+TEXT_COLUMN(progress, r->progress)
+TEXT_COLUMN(log, r->log)
 
 I8_COLUMN(holder, r->holder.seq)
 I8_COLUMN(holder_hi, r->holder.hi)
@@ -157,14 +164,14 @@ struct column {
 
 /* In the order of the statement's arguments. */
 static const struct column set_columns[] = {
-    {ARRAY_I8, c_seq},        {ARRAY_I2, c_state},       {ARRAY_I2, c_reason},
-    {ARRAY_I8, c_priority},   {ARRAY_I8, c_run_at},      {ARRAY_I8, c_since},
-    {ARRAY_I4, c_generation}, {ARRAY_I4, c_failures},    {ARRAY_I4, c_crashes},
-    {ARRAY_I2, c_flags},      {ARRAY_I4, c_tok_epoch},   {ARRAY_I8, c_tok_counter},
-    {ARRAY_I4, c_lease_ms},   {ARRAY_I8, c_until},       {ARRAY_TEXT, c_worker},
-    {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},  {ARRAY_I2, c_word},
-    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at}, {ARRAY_I8, c_fate},
-    {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},      {ARRAY_I8, c_holder_hi},
+    {ARRAY_I8, c_seq},        {ARRAY_I2, c_state},           {ARRAY_I2, c_reason},
+    {ARRAY_I8, c_priority},   {ARRAY_I8, c_run_at},          {ARRAY_I8, c_since},
+    {ARRAY_I4, c_generation}, {ARRAY_I4, c_failures},        {ARRAY_I4, c_crashes},
+    {ARRAY_I2, c_flags},      {ARRAY_I4, c_tok_epoch},       {ARRAY_I8, c_tok_counter},
+    {ARRAY_I4, c_lease_ms},   {ARRAY_I8, c_until},           {ARRAY_TEXT, c_worker},
+    {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},      {ARRAY_I2, c_word},
+    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at},     {ARRAY_I8, c_fate},
+    {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},          {ARRAY_I8, c_holder_hi},
     {ARRAY_I8, c_timeout_ms}, {ARRAY_I4, c_cancel_grace_ms}, {ARRAY_I8, c_cancel_at},
 };
 /* Behind them, one for each text of core/job_texts.h. */
@@ -182,6 +189,8 @@ static const struct column result_columns[] = {
     {ARRAY_I8, c_seq}, {ARRAY_I2, c_result_kind}, {ARRAY_BYTES, c_result}};
 static const struct column error_columns[] = {
     {ARRAY_I8, c_seq}, {ARRAY_I2, c_error_kind}, {ARRAY_BYTES, c_error}};
+static const struct column report_columns[] = {
+    {ARRAY_I8, c_seq}, {ARRAY_BYTES, c_progress}, {ARRAY_BYTES, c_log}};
 static const struct column note_columns[] = {
     {ARRAY_I8, c_seq}, {ARRAY_TEXT, c_label}, {ARRAY_TEXT, c_attributes}};
 #define COLUMNS(table) table, sizeof(table) / sizeof(table)[0]
@@ -245,6 +254,7 @@ static void send_jobs(struct unit *u)
     send_payloads(u);
     send_rows(u, SQL_JOB_RESULT, has_result, COLUMNS(result_columns));
     send_rows(u, SQL_JOB_ERROR, has_error, COLUMNS(error_columns));
+    send_rows(u, SQL_JOB_REPORT, has_report, COLUMNS(report_columns));
     send_rows(u, SQL_JOB_DESCRIBE, has_note, COLUMNS(note_columns));
 }
 
@@ -481,7 +491,7 @@ bool unit_changed(const struct unit *u)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++)
         changed = u->rows[i]->changed || u->rows[i]->set_note || u->rows[i]->set_result ||
-                  u->rows[i]->set_error;
+                  u->rows[i]->set_error || u->rows[i]->set_report;
     for (size_t i = 0; i < u->queue_count && !changed; i++)
         changed = u->queues[i]->put || u->queues[i]->purged || u->queues[i]->ended ||
                   adds_any(u->queues[i]);

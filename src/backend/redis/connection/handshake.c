@@ -200,7 +200,7 @@ static int check_settings(struct handshake *g, struct err_note *note)
     bool kept = strcmp(f->appendonly, "yes") == 0 && strcmp(f->eviction, "noeviction") == 0;
     f->synced_rewrites = strcmp(rewrite, "no") == 0;
     if (!kept && g->url->durability != REDIS_RELAXED)
-        return err_note_set(note, -ERR_INVALID,
+        return err_note_set(note, -ERR_UNSAFE,
                             "the Redis server does not keep what it is given (appendonly is %s, "
                             "maxmemory-policy is %s); set appendonly yes and maxmemory-policy "
                             "noeviction, or say durability=relaxed in the URL of the backend",

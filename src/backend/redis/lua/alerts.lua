@@ -1,12 +1,12 @@
 -- What a unit about alert rules, notices and breakers reads. Arguments: the time or '', the version of the
 -- rules that the node knows, what is asked for, and what that needs. Answers the time, how often something
 -- was stored, the version of the rules, the rules by name if that is another one; notices, each with when
--- to look at it and whether a node has it; when the next of the others is to be looked at; breakers; raised
--- conditions; how many there are of those.
+-- to look at it and whether a node has it; when the next of the others is to be looked at; breakers; how many
+-- named ones there are; raised conditions; how many there are of those.
 local now, known, what = clock(arg()), arg(), arg()
 local meta = call('HMGET', P .. 'meta', 'ver', 'alerts')
 local version = meta[2] or ''
-local notices, next, breakers, raised, there = {}, '0', {}, {}, 0
+local notices, next, breakers, named, raised, there = {}, '0', {}, 0, {}, 0
 
 local function give(numbers)
   local packed, holders = mget('notice', numbers), mget('noticeh', numbers)
@@ -58,21 +58,26 @@ function ask.take()
   if first[2] then next = first[2] end
 end
 
--- conditions by alert and queue, notices by number
+-- conditions by alert and queue, breakers by name, notices by number
 function ask.some()
-  local fields, numbers = {}, {}
+  local fields, names, numbers = {}, {}, {}
   for k = 1, count() do
     local alert, queue = arg(), arg()
     fields[k] = alert .. '\0' .. queue
   end
+  for k = 1, count() do names[k] = arg() end
   while at <= #A do numbers[#numbers + 1] = arg() end
   for _, packed in ipairs(mget('raised', fields)) do
     if packed then raised[#raised + 1] = packed end
   end
   there = call('HLEN', P .. 'raised')
   if #numbers > 0 then give(numbers) end
+  for _, packed in ipairs(mget('breakern', names)) do
+    if packed then breakers[#breakers + 1] = packed end
+  end
+  if #names > 0 then named = call('HLEN', P .. 'breakern') end
 end
 
 ask[what]()
-return { text(now), meta[1] or '', version, version ~= known and call('HGETALL', P .. 'alert'), notices, next, breakers, raised,
-  there }
+return { text(now), meta[1] or '', version, version ~= known and call('HGETALL', P .. 'alert'), notices, next, breakers, named,
+  raised, there }

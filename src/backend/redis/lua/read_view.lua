@@ -24,14 +24,39 @@ end
 
 local ask = {}
 
--- a job: sequence, with body, with attempts
+-- a job: sequence, with body, with attempts and progress, with log
 function ask.G()
-  local seq, body, attempts = arg(), arg() == '1', arg() == '1'
+  local seq, body, attempts, log = arg(), arg() == '1', arg() == '1', arg() == '1'
   local row = call('HGET', P .. 'row', seq)
   if not row then return { false } end
   local got = shown({ seq }, body)
   if not body and ${job.has(row)} % (2 * ${has_error}) >= ${has_error} then got[5] = call('HGET', P .. 'err', seq) end
-  return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. text(${seq.number(seq)}), 0, -1) or {} }
+  local number = text(${seq.number(seq)})
+  return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. number, 0, -1) or {},
+    attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l') }
+end
+
+-- The registry of workers: our epoch, how many entries, then for each its name, until when it is kept, and facts.
+-- Answers the name, the time and the facts of every entry of every node.
+function ask.Y()
+  local node, n, out = arg(), count(), {}
+  for _ = 1, n do
+    local name, keep_until, facts = arg(), arg(), arg()
+    call('HSET', P .. 'worker', node .. ' ' .. name, keep_until .. ' ' .. facts)
+  end
+  local all = call('HGETALL', P .. 'worker')
+  for k = 1, #all, 2 do
+    local space = string.find(all[k + 1], ' ', 1, true)
+    local keep_until = sub(all[k + 1], 1, space - 1)
+    if tonumber(keep_until) <= now then
+      call('HDEL', P .. 'worker', all[k])
+    elseif #out < 3 * ${workers_max} then
+      out[#out + 1] = sub(all[k], string.find(all[k], ' ', 1, true) + 1)
+      out[#out + 1] = keep_until
+      out[#out + 1] = sub(all[k + 1], space + 1)
+    end
+  end
+  return out
 end
 
 -- Running jobs by the time since which they run.
@@ -296,7 +321,9 @@ end
 
 -- breakers
 function ask.E()
-  return call('HVALS', P .. 'breaker')
+  local out = call('HVALS', P .. 'breaker')
+  for _, packed in ipairs(call('HVALS', P .. 'breakern')) do out[#out + 1] = packed end
+  return out
 end
 
 -- bodies: sequences

@@ -130,6 +130,14 @@ function special.UNDOOM(key, from, to)
   if call('EXISTS', P .. key) == 0 then call('SREM', P .. 'doomed', key) end
 end
 
+-- What was reported about a job: progress or '', entries for its log or ''. Of the log the newest bytes stay.
+function special.REPORT(key, from)
+  if A[from] ~= '' then call('HSET', P .. key, 'p', A[from]) end
+  if A[from + 1] ~= '' then
+    call('HSET', P .. key, 'l', sub((call('HGET', P .. key, 'l') or '') .. A[from + 1], -${log_bytes}))
+  end
+end
+
 -- What was taken for claims and is ready still.
 function special.BACK()
   give_back(me)

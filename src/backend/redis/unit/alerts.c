@@ -22,6 +22,7 @@ enum answer {
     IS_NOTICES,
     IS_NEXT,
     IS_BREAKERS,
+    IS_NAMED,
     IS_RAISED,
     IS_THERE,
     ANSWER_COUNT
@@ -198,6 +199,7 @@ int rd_alerts_loaded(struct item *it, const redisReply *r)
     }
     u->alerts.raised_there = rd_reply_count(reply_at(r, IS_THERE));
     u->alerts.next_look.ms = rd_reply_time(reply_at(r, IS_NEXT));
+    u->alerts.named_there = rd_reply_count(reply_at(r, IS_NAMED));
     err = load_raised(u, reply_at(r, IS_RAISED));
     if (!err)
         rd_notices_loaded(it, reply_at(r, IS_NOTICES), reply_at(r, IS_BREAKERS));

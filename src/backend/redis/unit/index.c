@@ -197,6 +197,8 @@ static void attempts_del(struct rargs *a, const struct row *r)
         return;
     snprintf(key, sizeof key, "a:%llu", (unsigned long long)r->job.seq);
     redis_args_text(a, key);
+    key[0] = 'w';
+    redis_args_text(a, key);
 }
 
 static const struct {
@@ -208,6 +210,19 @@ static const struct {
     {"HSET", "err", err_set},   {"ZREM", "expiry", expiry_del}, {"ZADD", "expiry", expiry_set},
     {"DROP", "", attempts_del},
 };
+
+/* What was reported about one job. */
+static void change_report(struct rargs *a, const struct row *r)
+{
+    char key[32];
+    if (!r->set_report || r->gone)
+        return;
+    snprintf(key, sizeof key, "w:%llu", (unsigned long long)r->job.seq);
+    rd_change(a, "REPORT", key);
+    redis_args_bytes(a, r->progress);
+    redis_args_bytes(a, r->log);
+    rd_change_end(a);
+}
 
 /* --- indexes of one queue --- */
 
@@ -504,8 +519,7 @@ static void change_attempts(struct item *it)
         redis_args_int(a, -(int64_t)LIMIT_ATTEMPTS_KEPT);
         redis_args_int(a, -1);
         rd_change_end(a);
-        if (packed.len < ATTEMPT_IDENT_BYTES ||
-            !attempt_went_wrong(x->outcome))
+        if (packed.len < ATTEMPT_IDENT_BYTES || !attempt_went_wrong(x->outcome))
             continue;
         char entry[ROW_HEAD(wrong) + ATTEMPT_IDENT_BYTES];
         ROW_PUT(entry, wrong, seq, x->row->job.seq);
@@ -527,7 +541,8 @@ static void change_attempts(struct item *it)
 
 static bool touched(const struct row *r)
 {
-    return (r->changed || r->set_payload || r->set_result || r->set_error || r->set_note) &&
+    return (r->changed || r->set_payload || r->set_result || r->set_error || r->set_note ||
+            r->set_report) &&
            !(r->gone && r->fresh);
 }
 
@@ -603,6 +618,8 @@ void rd_change_rows(struct item *it)
     change_bound(it, rows, count);
     for (size_t i = 0; i < count; i++)
         change_item(&it->args, rows[i]);
+    for (size_t i = 0; i < count; i++)
+        change_report(&it->args, rows[i]);
     change_parts(&it->args, rows, count);
     change_attempts(it);
 }

@@ -6,7 +6,8 @@
  *   noticed           numbers of those that are pending, by when to look at them
  *   noticeh           hash: number to the epoch of the node that has it
  *   notice:ALERT      numbers of this alert's, by their state
- *   breaker           hash: target to its breaker
+ *   breaker           hash: target of a webhook to its breaker
+ *   breakern          hash: name to named breaker
  *
  * A new one is numbered by the store. A change names the notice's revision, and a breaker as it
  * was: of two nodes that take the same notice, or count one target's failures at once, the second
@@ -87,6 +88,18 @@ static void ask_due(struct item *it, const struct op_notice_take *want)
         redis_args_seq(a, want->mine[i]);
 }
 
+static void ask_breakers(struct item *it)
+{
+    const struct unit *u = &it->unit;
+    int64_t names = 0;
+    for (size_t i = 0; i < u->count; i++)
+        names += unit_breaker_name(u->turns[i].op).len > 0;
+    redis_args_int(&it->args, names);
+    for (size_t i = 0; i < u->count; i++)
+        if (unit_breaker_name(u->turns[i].op).len > 0)
+            redis_args_bytes(&it->args, unit_breaker_name(u->turns[i].op));
+}
+
 /* The end of the arguments of lua/alerts.lua. */
 void rd_notices_ask(struct item *it)
 {
@@ -95,6 +108,7 @@ void rd_notices_ask(struct item *it)
         ask_due(it, &u->turns[0].op->notice_take);
         return;
     }
+    ask_breakers(it);
     for (size_t i = 0; i < u->count; i++)
         if (number_of(u->turns[i].op))
             redis_args_seq(&it->args, number_of(u->turns[i].op));
@@ -141,6 +155,8 @@ void rd_notices_loaded(struct item *it, const redisReply *notices, const redisRe
         struct span packed = reply_span(reply_at(breakers, i));
         if (!rd_record_read(packed, REC_BREAKER_PUT, &rec))
             continue; /* it is set again by the next call of its target */
+        if (unit_breaker_find(unit_ops(u), rec.breaker_put.target))
+            continue; /* two operations are about it */
         struct wbreaker *b = unit_breaker_add(u, rec.breaker_put.target, &rec.breaker_put.breaker);
         if (!b)
             return;
@@ -149,6 +165,11 @@ void rd_notices_loaded(struct item *it, const redisReply *notices, const redisRe
 }
 
 /* --- what it leaves --- */
+
+static const char *breaker_key(const struct wbreaker *b)
+{
+    return breaker_is_named(b->target) ? "breakern" : "breaker";
+}
 
 void rd_notices_checks(struct item *it)
 {
@@ -165,7 +186,7 @@ void rd_notices_checks(struct item *it)
     for (const struct wbreaker *b = u->alerts.breakers; b; b = b->next) {
         if (!b->changed)
             continue;
-        redis_args_text(a, "breaker");
+        redis_args_text(a, breaker_key(b));
         redis_args_int(a, 2);
         redis_args_bytes(a, b->target);
         redis_args_bytes(a, b->packed);
@@ -222,7 +243,7 @@ static void change_breaker(struct item *it, const struct wbreaker *b)
                          .breaker_put = {.target = b->target, .breaker = b->breaker}};
     if (!b->changed || (b->gone && !b->stored))
         return;
-    rd_change(a, b->gone ? "HDEL" : "HSET", "breaker");
+    rd_change(a, b->gone ? "HDEL" : "HSET", breaker_key(b));
     redis_args_bytes(a, b->target);
     if (!b->gone)
         redis_args_bytes(a, rd_record(&it->unit, &rec));
@@ -288,7 +309,8 @@ static void answer_breakers(struct unit *u, struct turn *t, const redisReply *li
     for (size_t i = 0; views && i < n; i++) {
         struct record rec;
         if (rd_record_read(reply_span(reply_at(list, i)), REC_BREAKER_PUT, &rec))
-            views[shown++] = (struct breaker_view){rec.breaker_put.target, rec.breaker_put.breaker};
+            views[shown++] = (struct breaker_view){.target = rec.breaker_put.target,
+                                                   .breaker = rec.breaker_put.breaker};
     }
     if (views)
         qsort(views, shown, sizeof *views, by_target);

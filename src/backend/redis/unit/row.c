@@ -80,7 +80,7 @@ uint8_t redis_row_bits(const struct row *r)
         bits = (uint8_t)((bits & ~ROW_RESULT) | (r->result.len ? ROW_RESULT : 0));
     if (r->set_error || r->fresh)
         bits = (uint8_t)((bits & ~ROW_ERROR) | (r->error.len ? ROW_ERROR : 0));
-    if (r->attempted)
+    if (r->attempted || r->set_report)
         bits |= ROW_ATTEMPTS;
     if (r->extra.expires_at.ms)
         bits |= ROW_EXPIRES;

@@ -30,7 +30,8 @@ bool rd_unit_changed(const struct unit *u)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++) {
         const struct row *r = u->rows[i];
-        changed = r->changed || r->set_payload || r->set_note || r->set_result || r->set_error;
+        changed = r->changed || r->set_payload || r->set_note || r->set_result || r->set_error ||
+                  r->set_report;
     }
     for (size_t i = 0; i < u->queue_count && !changed; i++) {
         const struct wqueue *q = u->queues[i];
@@ -394,7 +395,8 @@ static void tell_cancels(struct item *it)
         if (h->kind != EVENT_CANCEL_REQUESTED)
             continue;
         shared_cancel_text(h, cancel);
-        int len = snprintf(text, sizeof text, "%u " REDIS_SIGN_CANCEL "%s", u->s->facts.epoch, cancel);
+        int len =
+            snprintf(text, sizeof text, "%u " REDIS_SIGN_CANCEL "%s", u->s->facts.epoch, cancel);
         one(&it->args, "TELL", "wake", span_of(text, (size_t)len));
     }
 }

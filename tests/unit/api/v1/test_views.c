@@ -172,7 +172,7 @@ static void a_claimed_job(void **state)
     assert_string_equal(written(),
                         "{\"id\":\"01MCC5RM00E008000000000007\",\"seq\":7,\"queue\":\"q\\\"\\n\","
                         "\"token\":\"2-5\",\"attempt\":2,\"priority\":-3,\"lease_ms\":30000,"
-                        "\"lease_until\":\"2027-01-15T08:00:30.000Z\","
+                        "\"lease_until\":\"2027-01-15T08:00:01.000Z\","
                         "\"created_at\":\"2027-01-15T08:00:00.000Z\",\"payload\":[1],"
                         "\"unique\":\"u\",\"priority_label\":\"low\","
                         "\"expires_at\":\"2027-01-15T08:00:05.000Z\"}");

@@ -116,6 +116,83 @@ static void a_clock_set_back_does_not_lengthen_the_wait(void **state)
     assert_true(breaker_ask(&b, &rules, at(-1)));
 }
 
+/* PDQ-9: each probe has the whole cooldown for its report. */
+static void a_late_probe_does_not_lapse_early(void **state)
+{
+    (void)state;
+    struct breaker b = opened(0);
+    assert_true(breaker_ask(&b, &rules, at(10000)));
+    assert_true(breaker_ask(&b, &rules, at(19000)));
+    assert_false(breaker_ask(&b, &rules, at(28999)));
+    assert_int_equal(breaker_retry_ms(&b, at(28999)), 1);
+    assert_true(breaker_ask(&b, &rules, at(29000)));
+}
+
+static void a_rate_limit_holds_it_open(void **state)
+{
+    (void)state;
+    struct breaker b = {0};
+    breaker_tell(&b, &rules, false, at(0));
+    breaker_hold(&b, at(60000));
+    assert_int_equal(b.state, BREAKER_CLOSED);
+    breaker_tell(&b, &rules, false, at(1));
+    breaker_tell(&b, &rules, false, at(2));
+    assert_int_equal(b.state, BREAKER_OPEN);
+    assert_false(breaker_ask(&b, &rules, at(59999)));
+    breaker_hold(&b, at(30000)); /* never shorter */
+    assert_int_equal(b.until.ms, at(60000).ms);
+    assert_true(breaker_ask(&b, &rules, at(60000)));
+    breaker_tell(&b, &rules, true, at(60001));
+    assert_int_equal(b.until.ms, 0);
+    breaker_hold(&b, at(90000));
+    breaker_tell(&b, &rules, true, at(60002)); /* a success resets that, too */
+    assert_int_equal(b.until.ms, 0);
+}
+
+static void own_rules_come_before_defaults(void **state)
+{
+    (void)state;
+    struct breaker b = {.own = {.half_open_probe_count = 7}};
+    struct breaker_rules r = breaker_rules_of(&b, &rules);
+    assert_int_equal(r.failure_threshold, 3);
+    assert_int_equal(r.open_cooldown_seconds, 10);
+    assert_int_equal(r.half_open_probe_count, 7);
+}
+
+static void unused_ones(void **state)
+{
+    (void)state;
+    struct breaker b = {0};
+    breaker_used(&b, at(0));
+    breaker_used(&b, at(BREAKER_USED_STEP_MS - 1)); /* not written down so often */
+    assert_int_equal(b.used_at.ms, at(0).ms);
+    breaker_used(&b, at(BREAKER_USED_STEP_MS));
+    assert_int_equal(b.used_at.ms, at(BREAKER_USED_STEP_MS).ms);
+    struct wall_time late = at(BREAKER_USED_STEP_MS + BREAKER_UNUSED_MS);
+    assert_false(breaker_is_unused(&b, at(BREAKER_UNUSED_MS)));
+    assert_true(breaker_is_unused(&b, late));
+    b.until.ms = late.ms + 1; /* held open */
+    assert_false(breaker_is_unused(&b, late));
+    b.until.ms = 0;
+    b.own.failure_threshold = 5;
+    assert_false(breaker_is_unused(&b, late));
+}
+
+static void names_of_named_ones(void **state)
+{
+    (void)state;
+    struct err_note note;
+    assert_int_equal(breaker_name_check(SPAN_LITERAL("api.example-1_X"), &note), 0);
+    assert_int_equal(breaker_name_check(SPAN_LITERAL("a b"), &note), -ERR_INVALID);
+    assert_int_equal(breaker_name_check(SPAN_LITERAL(""), &note), -ERR_INVALID);
+    assert_true(breaker_is_named(SPAN_LITERAL("api.example")));
+    assert_false(breaker_is_named(SPAN_LITERAL("http://api.example:80")));
+    assert_int_equal(breaker_rules_check(&rules, &note), 0);
+    assert_int_equal(breaker_rules_check(&(struct breaker_rules){1, 86401, 1}, &note),
+                     -ERR_INVALID);
+    assert_string_equal(note.text, "open_cooldown_seconds must be from 1 to 86400");
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -135,6 +212,11 @@ int main(void)
         cmocka_unit_test(probes_without_an_answer_are_given_up),
         cmocka_unit_test(a_late_success_closes_it),
         cmocka_unit_test(a_clock_set_back_does_not_lengthen_the_wait),
+        cmocka_unit_test(a_late_probe_does_not_lapse_early),
+        cmocka_unit_test(a_rate_limit_holds_it_open),
+        cmocka_unit_test(own_rules_come_before_defaults),
+        cmocka_unit_test(unused_ones),
+        cmocka_unit_test(names_of_named_ones),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,15 +166,22 @@ static void test_names(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "epoch",           "seq_block",     "queue_put",     "queue_gone",     "queue_end",
-        "purged",          "bulk_begin",    "bulk_step",     "bulk_end",       "job_new",
-        "job_ready",       "job_claimed",   "job_extended",  "job_back",       "job_done",
-        "job_dead",        "job_cancelled", "job_requeued",  "job_patched",    "jobs_gone",
-        "key_new",         "keys_gone",     "kv_set",        "kv_gone",        "kv_from_job",
-        "kv_keys",         "alert_put",     "alert_gone",    "alert_edge",     "notice_new",
-        "notice_tried",    "notice_gone",   "breaker_put",   "breaker_gone",   "tally",
-        "job_noted",       "schedule_put",  "schedule_gone", "schedule_fired", "schedule_passed",
-        "schedule_failed", "job_linked",    "job_priority",  "job_attempt",
+        "epoch",           "seq_block",       "queue_put",
+        "queue_gone",      "queue_end",       "purged",
+        "bulk_begin",      "bulk_step",       "bulk_end",
+        "job_new",         "job_ready",       "job_claimed",
+        "job_extended",    "job_back",        "job_done",
+        "job_dead",        "job_cancelled",   "job_requeued",
+        "job_patched",     "jobs_gone",       "key_new",
+        "keys_gone",       "kv_set",          "kv_gone",
+        "kv_from_job",     "kv_keys",         "alert_put",
+        "alert_gone",      "alert_edge",      "notice_new",
+        "notice_tried",    "notice_gone",     "breaker_put",
+        "breaker_gone",    "tally",           "job_noted",
+        "schedule_put",    "schedule_gone",   "schedule_fired",
+        "schedule_passed", "schedule_failed", "job_linked",
+        "job_priority",    "job_attempt",     "job_cancel_requested",
+        "job_progress",    "job_logged",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -356,16 +363,25 @@ static void test_leases_and_tokens_are_checked(void **state)
 {
     (void)state;
     /* seq, counter, epoch, lease, bound, at, worker */
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x00\x00\x00"), 0);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x63\x00\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x80\xb8\x99\x29\x01\x00\x00"), 0);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x81\xb8\x99\x29\x01\x00\x00"),
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x00\x00\x00\x00"), 0);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x63\x00\x00\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x80\xb8\x99\x29\x00\x01\x00\x00"), 0);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x81\xb8\x99\x29\x00\x01\x00\x00"),
                      -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x02\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x00\x01\x64\x00\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x00\x01\x01\x64\x00\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\xff\xff\xff\xff\x10\x64\x00\x00\x00"),
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x00\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x00\x01\x64\x00\x00\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x00\x01\x01\x64\x00\x00\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\xff\xff\xff\xff\x10\x64\x00\x00\x00\x00"),
                      -ERR_CORRUPT); /* an epoch of 33 bits */
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x80\x90\xfb\xd3\x09\x00\x00\x00"),
+                     0); /* 30 days … */
+    assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\x01\x64\x81\x90\xfb\xd3\x09\x00\x00\x00"),
+                     -ERR_CORRUPT); /* … are the longest timeout */
+    /* seq, at, grace time */
+    assert_int_equal(BODY(REC_JOB_CANCEL_REQUESTED, "\x01\x01\x00"), 0);
+    assert_int_equal(BODY(REC_JOB_CANCEL_REQUESTED, "\x00\x01\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CANCEL_REQUESTED, "\x01\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_CANCEL_REQUESTED, "\x01\x01\x81\xb8\x99\x29"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_PRIORITY, "\x01\x07"), 0);
     assert_int_equal(BODY(REC_JOB_PRIORITY, "\x00\x07"), -ERR_CORRUPT);
     /* seq, number, outcome, error kind, started, ended, worker, error */
@@ -373,7 +389,7 @@ static void test_leases_and_tokens_are_checked(void **state)
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x00\x01\x02\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x00\x02\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x00\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x06\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x07\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x02\x02\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x64"), 0);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x63"), -ERR_CORRUPT);
@@ -417,7 +433,7 @@ static void test_reasons_fit_their_records(void **state)
 {
     (void)state;
     /* by number; b: back, d: dead, r: back or dead, c: cancelled */
-    static const char kinds[REASON_COUNT + 1] = "brddrdccbbcd";
+    static const char kinds[REASON_COUNT + 1] = "brddrdccbbcdr";
     for (unsigned v = 0; v < 256; v++) {
         char kind = v < REASON_COUNT ? kinds[v] : '?';
         char b[] = {1, STATE_READY, (char)v, 0, 0, 0, 0, 0, 0, 0};
@@ -629,7 +645,7 @@ static void test_decoding_refuses_what_is_over_a_limit(void **state)
         {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x40"), LIMIT_ATTRIBUTES_BYTES, SPAN_LITERAL("\0")},
         {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x80\1"), LIMIT_KIND_BYTES, SPAN_LITERAL("\0")},
         {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x80\2"), LIMIT_HEADERS_BYTES, SPAN_LITERAL("\0")},
-        {REC_JOB_CLAIMED, SPAN_LITERAL("\1\1\1\x64\0\0"), LIMIT_WORKER_BYTES, SPAN_LITERAL("")},
+        {REC_JOB_CLAIMED, SPAN_LITERAL("\1\1\1\x64\0\0\0"), LIMIT_WORKER_BYTES, SPAN_LITERAL("")},
         {REC_JOB_BACK, SPAN_LITERAL("\1\2\1\0\0\0\0\0\0"), JOB_ERROR_PACKED_MAX, SPAN_LITERAL("")},
         {REC_JOB_DEAD, SPAN_LITERAL("\1\1\0\0\0\0"), JOB_ERROR_PACKED_MAX, SPAN_LITERAL("")},
         {REC_JOB_DONE, SPAN_LITERAL("\1\0\2"), LIMIT_PAYLOAD_BYTES, SPAN_LITERAL("")},
@@ -800,7 +816,7 @@ static void test_bytes_of_hot_records_are_pinned(void **state)
                                         .bound = true,
                                         .at = {4},
                                         .worker = SPAN_LITERAL("w")}};
-    BYTES(&r, "\x22\x0a\x01\x02\x03\xb0\xea\x01\x01\x04\x01w");
+    BYTES(&r, "\x22\x0b\x01\x02\x03\xb0\xea\x01\x00\x01\x04\x01w");
     r = (struct record){
         .kind = REC_JOB_DONE,
         .job_done = {

@@ -106,6 +106,13 @@ WHERE seq = ?1
 ORDER BY position DESC
 LIMIT ?2;
 
+-- name: report
+-- Returns what was reported about the job ?1, the log only if ?2 is not 0, and the newest token of the job.
+SELECT r.progress, CASE ?2 WHEN 0 THEN NULL ELSE r.log END, j.token_epoch, j.token_counter
+FROM report r CROSS
+JOIN jobs j ON j.seq = r.seq
+WHERE r.seq = ?1;
+
 -- name: exceptions
 -- Returns the newest ?2 attempts that failed or crashed, of the queue ?1 or of all with 0. i is the index
 -- alone; the row is read once it is known that the attempt is shown.
@@ -115,7 +122,8 @@ FROM attempts i INDEXED BY attempts_by_position CROSS
 JOIN jobs j ON j.seq = i.seq CROSS
 JOIN queues q ON q.number = j.queue CROSS
 JOIN attempts a ON a.seq = i.seq AND a.position = i.position
-WHERE i.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND (?1 = 0 OR i.queue = ?1) AND ${row_shown}
+WHERE i.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND (?1 = 0
+    OR i.queue = ?1) AND ${row_shown}
 ORDER BY i.position DESC
 LIMIT ?2;
 

@@ -83,6 +83,13 @@ CREATE TABLE outcome (
     error TEXT
 ) STRICT;
 
+-- What the holder of a lease reported: core/progress.h.
+CREATE TABLE report (
+    seq INTEGER PRIMARY KEY,
+    progress BLOB NOT NULL,
+    log BLOB NOT NULL
+) STRICT;
+
 CREATE TABLE bulks (
     bulk INTEGER PRIMARY KEY,
     action INTEGER NOT NULL,
@@ -209,7 +216,11 @@ CREATE TABLE breakers (
     failures INTEGER NOT NULL,
     probes INTEGER NOT NULL,
     until INTEGER NOT NULL,
-    changed_at INTEGER NOT NULL
+    changed_at INTEGER NOT NULL,
+    failure_threshold INTEGER NOT NULL,  -- this and the next two: 0 = the server's default
+    open_cooldown_seconds INTEGER NOT NULL,
+    half_open_probe_count INTEGER NOT NULL,
+    used_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE hour (

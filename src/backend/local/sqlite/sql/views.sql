@@ -11,8 +11,8 @@ SELECT
         'running' WHEN ${done} THEN 'done' WHEN ${dead} THEN 'dead' WHEN ${cancelled} THEN 'cancelled' END
         AS state,
     CASE j.marks & ${marks_reason} WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN
-        'rejected' WHEN ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_lease_expired} THEN 'lease_expired'
-        WHEN ${reason_expired} THEN 'expired' WHEN ${reason_cancelled} THEN 'cancelled' WHEN
+        'rejected' WHEN ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_lease_expired} THEN
+        'lease_expired' WHEN ${reason_expired} THEN 'expired' WHEN ${reason_cancelled} THEN 'cancelled' WHEN
         ${reason_replaced} THEN 'replaced' WHEN ${reason_released} THEN 'released' WHEN ${reason_restarted}
         THEN 'restarted' WHEN ${reason_discarded} THEN 'discarded' WHEN ${reason_damaged} THEN 'damaged' WHEN
         ${reason_timed_out} THEN 'timed_out' END
@@ -52,7 +52,8 @@ SELECT
     a.number AS number,
     CASE a.outcome WHEN ${attempt_running} THEN 'running' WHEN ${attempt_done} THEN 'done' WHEN
         ${attempt_failed} THEN 'failed' WHEN ${attempt_lease_expired} THEN 'lease_expired' WHEN
-        ${attempt_timed_out} THEN 'timed_out' WHEN ${attempt_released} THEN 'released' WHEN ${attempt_cancelled} THEN 'cancelled' END AS outcome,
+        ${attempt_timed_out} THEN 'timed_out' WHEN ${attempt_released} THEN 'released' WHEN
+        ${attempt_cancelled} THEN 'cancelled' END AS outcome,
     a.worker AS worker,
     ${utc(nullif(a.started_at, 0))} AS started_at,
     ${utc(nullif(a.ended_at, 0))} AS ended_at,

@@ -99,6 +99,11 @@ WHERE seq BETWEEN ?1 AND ?2;
 DELETE FROM attempts
 WHERE seq BETWEEN ?1 AND ?2;
 
+-- name: reports_gone
+-- … and what was reported about them.
+DELETE FROM report
+WHERE seq BETWEEN ?1 AND ?2;
+
 -- name: attempt_new
 -- Adds an attempt that ended. Takes one value for each column.
 INSERT OR REPLACE INTO attempts (seq, position, queue, number, started_at, ended_at, outcome, error_kind,
@@ -178,6 +183,14 @@ ON CONFLICT (seq) DO UPDATE SET result_kind = ?2, result = ?3, result_crc = ?4;
 INSERT INTO outcome (seq, error_kind, error)
 VALUES (?1, ?2, ?3)
 ON CONFLICT (seq) DO UPDATE SET error_kind = ?2, error = ?3;
+
+-- name: report_put
+-- Writes what was reported about the job ?1: its progress, or NULL; entries for its log, or NULL. Of the log the
+-- newest bytes stay.
+INSERT INTO report (seq, progress, log)
+VALUES (?1, coalesce(?2, x''), coalesce(?3, x''))
+ON CONFLICT (seq) DO UPDATE SET progress = coalesce(?2, progress), log = CASE WHEN ?3 IS NULL THEN log ELSE
+    substr(CAST(log || ?3 AS BLOB), -${log_bytes}) END;
 
 -- name: queue_put
 -- Creates or changes the queue ?1, unless it was deleted. Takes one value for each other column.
@@ -316,8 +329,9 @@ WHERE alert = ?1;
 
 -- name: breaker_put
 -- Creates or changes the circuit breaker of the target ?1.
-INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, changed_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6);
+INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, changed_at, failure_threshold,
+    open_cooldown_seconds, half_open_probe_count, used_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10);
 
 -- name: breaker_gone
 -- Removes it.

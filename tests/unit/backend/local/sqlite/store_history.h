@@ -20,6 +20,7 @@ struct history_job {
     struct job job; /* state none = not there (any more) */
     struct job_token token;
     uint32_t lease_ms;
+    struct lease_limits limits;
     char unique[16], group[16], correlation[16]; /* "" = none */
     struct wall_time expires_at;
     uint32_t payload_crc, result_crc, error_crc; /* of the bytes; 0 = none */

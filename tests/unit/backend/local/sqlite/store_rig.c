@@ -226,12 +226,19 @@ static int dump_bulk(void *ctx, const struct stored_bulk *b)
     return 0;
 }
 
+static void put_limits(struct buf *b, const struct lease_limits *l)
+{
+    PUT(b, " limits=%" PRIu32 ",%" PRIu32 ",%" PRId64, l->timeout_ms, l->cancel_grace_ms,
+        l->cancel_at.ms);
+}
+
 static int dump_job(void *ctx, const struct stored_job *j)
 {
     struct dump *d = ctx;
     put_job(d->out, &j->job);
     PUT(d->out, " token=%" PRIu32 "-%" PRIu64 " lease=%" PRIu32, j->token.epoch, j->token.counter,
         j->lease_ms);
+    put_limits(d->out, &j->limits);
     put_text(d->out, "worker", j->worker);
     PUT(d->out, " started=%" PRId64, j->started_at.ms);
     put_extra(d->out, &j->extra);
@@ -424,6 +431,7 @@ void rig_view(struct buf *b, const struct job_view *v)
     put_text(b, "queue", v->queue);
     PUT(b, " token=%" PRIu32 "-%" PRIu64 " lease=%" PRIu32 " left=%" PRId64 " expires=%" PRId64,
         v->token.epoch, v->token.counter, v->lease_ms, v->lease_left_ms, v->expires_at.ms);
+    put_limits(b, &v->limits);
     put_text(b, "worker", v->worker);
     PUT(b, " started=%" PRId64 " has_body=%d", v->started_at.ms, v->has_body);
     struct stored_body body = {.extra = v->extra,

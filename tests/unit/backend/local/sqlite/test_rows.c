@@ -105,7 +105,7 @@ static void put_job(struct buf *sql, int seq, int queue, int state, int reason, 
 {
     bool running = state == STATE_RUNNING, done = state == STATE_DONE;
     put(sql,
-        "INSERT INTO jobs VALUES (%d, %d, %d, %d, " AT ", %d, %d, %d, %s, 0, 5, 0, %d, " ID_HI ");"
+        "INSERT INTO jobs VALUES (%d, %d, %d, %d, " AT ", %d, %d, %d, %s, 0, 5, 0, %d, " ID_HI ", 0, 0);"
         "INSERT INTO payload VALUES (%d, CAST('{\"n\":1}' AS BLOB), %" PRIu32 ");",
         seq, queue, state, reason | flags << 4, running || done, running || done ? seq : 0,
         running ? 30000
@@ -152,7 +152,7 @@ static void put_rest(struct buf *sql, const struct buf *key)
              "INSERT INTO raised VALUES ('d', 'q1', " AT ", 9, 5);"
              "INSERT INTO notices VALUES (50, " ID_HI ", 1, 0, " AT ", 'a', 'q1', 4, " ID_HI
              ", 1, 1, 0, 0, NULL, 'broken', 0, 1, " AT ", " AT ", 500, 'refused');"
-             "INSERT INTO breakers VALUES ('http://127.0.0.1:9', 0, 1, 0, 0, " AT ");"
+             "INSERT INTO breakers VALUES ('http://127.0.0.1:9', 0, 1, 0, 0, " AT ", 0, 0, 0, 0);"
              "INSERT INTO hour VALUES (1, 0, 8, 3, 1, 1, 0, 0, 0, 1, 1, 5, 5, 5, 5),"
              " (1, 497222, 8, 3, 1, 1, 0, 0, 0, 1, 1, 5, 5, 5, 5);");
 }

@@ -165,8 +165,8 @@ static void assert_good(void)
 /* Every way an attempt can end, in one frame or in many: the history is the same. */
 static void every_end(bool apart)
 {
-    static const uint8_t outcomes[] = {ATTEMPT_FAILED,   ATTEMPT_LEASE_EXPIRED,   ATTEMPT_RELEASED,
-                                       ATTEMPT_RELEASED, ATTEMPT_CANCELLED, ATTEMPT_FAILED,
+    static const uint8_t outcomes[] = {ATTEMPT_FAILED,   ATTEMPT_LEASE_EXPIRED, ATTEMPT_RELEASED,
+                                       ATTEMPT_RELEASED, ATTEMPT_CANCELLED,     ATTEMPT_FAILED,
                                        ATTEMPT_DONE};
     static const uint32_t numbers[] = {1, 2, 3, 3, 3, 1, 1};
     static const char *const workers[] = {"a", "b", "", "d", "e", "f", "g"};

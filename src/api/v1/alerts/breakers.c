@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Circuit breakers: the list of all, and named ones, which workers consult before a call to a
+ * target (allow) and tell how it ended (report). */
+#include "api/v1/name_page.h"
+#include "api/v1/v1_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+/* ---- views ---- */
+
+static void write_rules(struct json_writer *w, const struct breaker_rules *rules)
+{
+    write_uint(w, "failure_threshold", rules->failure_threshold);
+    write_uint(w, "open_cooldown_seconds", rules->open_cooldown_seconds);
+    write_uint(w, "half_open_probe_count", rules->half_open_probe_count);
+}
+
+static void write_breaker(struct json_writer *w, const struct broker *broker,
+                          const struct breaker_view *v)
+{
+    struct breaker_rules defaults = broker_breaker_rules(broker);
+    struct breaker_rules rules = breaker_rules_of(&v->breaker, &defaults);
+    const struct breaker *b = &v->breaker;
+    bool named = breaker_is_named(v->target);
+    json_write_object(w);
+    if (named)
+        write_span(w, "name", v->target);
+    write_span(w, "target", v->target);
+    write_text(w, "type", named ? "named" : "webhook");
+    write_text(w, "state", breaker_state_name(b->state));
+    write_uint(w, "failures", b->failures);
+    write_uint(w, "probes", b->probes);
+    write_time(w, "changed_at", b->changed_at);
+    write_time(w, "until", b->state == BREAKER_CLOSED ? (struct wall_time){0} : b->until);
+    write_time_if(w, "used_at", b->used_at);
+    write_rules(w, &rules);
+    json_write_object_end(w);
+}
+
+static void breakers_listed(struct call *c, const struct reply *r)
+{
+    struct name_page *page = c->more;
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    json_write_key(&w, "breakers");
+    json_write_array(&w);
+    for (uint32_t i = 0; i < r->breaker_count; i++)
+        if (name_page_takes(page, r->breakers[i].target))
+            write_breaker(&w, c->broker, &r->breakers[i]);
+    json_write_array_end(&w);
+    name_page_end(page, &w);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void breaker_list_handle(void *ctx, struct http_exchange *x)
+{
+    struct name_page *page = name_page_read(broker_of(ctx), x);
+    struct call *c =
+        page ? call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, breakers_listed) : NULL;
+    if (!c)
+        return;
+    http_alone(x);
+    c->more = page;
+    call_submit(c);
+}
+
+/* ---- one by name ---- */
+
+static struct call *breaker_call(struct native *n, struct http_exchange *x, enum op_kind kind,
+                                 call_fn done)
+{
+    struct span name = http_request(x)->params[0];
+    struct err_note note;
+    struct problem p;
+    if (!query_none(n->broker, x))
+        return NULL;
+    if (breaker_name_check(name, &note) != 0) {
+        problem_set(&p, http_request(x)->arena, PROBLEM_INVALID_FIELD, "name", "%s", note.text);
+        problem_answer(x, &p);
+        return NULL;
+    }
+    struct call *c = call_new(n->broker, n, x, kind, done);
+    if (c && kind != OP_BREAKER_LIST)
+        c->op.breaker = (struct op_breaker){.name = name, .rules = broker_breaker_rules(n->broker)};
+    return c;
+}
+
+static void answer_breaker(struct call *c, const struct breaker_view *v, unsigned status)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    write_breaker(&w, c->broker, v);
+    answer_end(c->x, &w, status);
+}
+
+/* The list is short, and stores give it as a whole. */
+static void breaker_got(struct call *c, const struct reply *r)
+{
+    struct span name = http_request(c->x)->params[0];
+    struct problem p = {.code = PROBLEM_NO_BREAKER};
+    for (uint32_t i = 0; i < r->breaker_count; i++) {
+        if (!span_equal(r->breakers[i].target, name))
+            continue;
+        answer_breaker(c, &r->breakers[i], 200);
+        return;
+    }
+    problem_answer(c->x, &p);
+}
+
+void breaker_get_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c = breaker_call(ctx, x, OP_BREAKER_LIST, breaker_got);
+    if (c)
+        call_submit(c);
+}
+
+static void breaker_deleted(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    (void)r;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_span(&w, "name", c->op.breaker.name);
+    write_bool(&w, "deleted", true);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void breaker_delete_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c = body_none(broker_of(ctx), x)
+                         ? breaker_call(ctx, x, OP_BREAKER_DELETE, breaker_deleted)
+                         : NULL;
+    if (c)
+        call_submit(c);
+}
+
+/* ---- settings ---- */
+
+struct settings_in {
+    int64_t failure_threshold, open_cooldown_seconds, half_open_probe_count;
+};
+
+#define AT(member) offsetof(struct settings_in, member)
+static const struct field settings_rows[] = {
+    {"failure_threshold", FIELD_INT, AT(failure_threshold), 1, LIMIT_BREAKER_COUNT, NULL, 0},
+    {"open_cooldown_seconds", FIELD_INT, AT(open_cooldown_seconds), 1, LIMIT_BREAKER_COOLDOWN_S,
+     NULL, 0},
+    {"half_open_probe_count", FIELD_INT, AT(half_open_probe_count), 1, LIMIT_BREAKER_COUNT, NULL,
+     0},
+};
+#undef AT
+
+static void breaker_set(struct call *c, const struct reply *r)
+{
+    answer_breaker(c, &r->breakers[0], r->created ? 201 : 200);
+}
+
+void breaker_put_handle(void *ctx, struct http_exchange *x)
+{
+    struct settings_in in = {0};
+    struct problem p;
+    struct call *c = breaker_call(ctx, x, OP_BREAKER_PUT, breaker_set);
+    if (!c)
+        return;
+    struct field_reader r = reader_of(c->broker, x, FIELDS(settings_rows), &in, &p);
+    if (fields_read_optional(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    c->op.breaker.rules =
+        (struct breaker_rules){.failure_threshold = (uint32_t)in.failure_threshold,
+                               .open_cooldown_seconds = (uint32_t)in.open_cooldown_seconds,
+                               .half_open_probe_count = (uint32_t)in.half_open_probe_count};
+    call_submit(c);
+}
+
+/* ---- allow and report ---- */
+
+static void breaker_asked(struct call *c, const struct reply *r)
+{
+    const struct breaker_view *v = &r->breakers[0];
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_bool(&w, "allowed", v->allowed);
+    write_text(&w, "state", breaker_state_name(v->breaker.state));
+    if (!v->allowed)
+        write_int(&w, "retry_after_ms", v->retry_ms);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void breaker_allow_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c =
+        body_none(broker_of(ctx), x) ? breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_asked) : NULL;
+    if (c)
+        call_submit(c);
+}
+
+struct report_in {
+    bool ok, rate_limited;
+    int64_t retry_after_ms;
+};
+
+#define AT(member) offsetof(struct report_in, member)
+static const struct field report_rows[] = {
+    {"ok", FIELD_BOOL, AT(ok), 0, 0, NULL, 0},
+    {"rate_limited", FIELD_BOOL, AT(rate_limited), 0, 0, NULL, 0},
+    {"retry_after_ms", FIELD_INT, AT(retry_after_ms), 0, LIMIT_BACKOFF_MS, NULL, FIELD_OPTIONAL},
+};
+#undef AT
+
+/* A rate-limit reply is a failure, with or without "ok": false. */
+static int report_read(struct field_reader *r, struct span body, const struct report_in *in)
+{
+    if (fields_read(r, body) < 0)
+        return -ERR_INVALID;
+    if (!fields_has(r, "ok") && !in->rate_limited)
+        problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "ok",
+                    "ok is missing: true if the target answered as it should, else false");
+    else if (in->ok && in->rate_limited)
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "rate_limited",
+                    "ok and rate_limited are both true; a rate-limit reply is a failure");
+    else if (in->ok && in->retry_after_ms)
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "retry_after_ms",
+                    "retry_after_ms is given with ok: true; it belongs to a failure");
+    else
+        return 0;
+    return -ERR_INVALID;
+}
+
+static void breaker_told(struct call *c, const struct reply *r)
+{
+    answer_breaker(c, &r->breakers[0], 200);
+}
+
+void breaker_report_handle(void *ctx, struct http_exchange *x)
+{
+    struct report_in in = {.ok = false};
+    struct problem p;
+    struct call *c = breaker_call(ctx, x, OP_BREAKER_REPORT, breaker_told);
+    if (!c)
+        return;
+    struct field_reader r = reader_of(c->broker, x, FIELDS(report_rows), &in, &p);
+    if (report_read(&r, http_request(x)->body, &in) != 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    c->op.breaker.success = in.ok;
+    c->op.breaker.retry_after_ms = (uint32_t)in.retry_after_ms;
+    call_submit(c);
+}

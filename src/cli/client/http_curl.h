@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server of a client, for requests that run on an event loop of the caller. */
+#pragma once
+
+#include <curl/curl.h>
+
+#include "cli/client/http.h"
+
+/* Prepares a handle for a request to this path of the server: URL, socket, protocols, proxy and the
+ * time to connect. What the handle was used for before is not reset. -ERR_NOMEM. */
+MUST_CHECK int client_curl_address(const struct client *c, CURL *curl, const char *path);

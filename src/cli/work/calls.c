@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libcurl says which sockets to watch and when to call again; libuv watches and calls. */
+#include "cli/work/calls.h"
+
+#include <curl/curl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/containers/link.h"
+#include "base/mem.h"
+#include "cli/client/http_curl.h"
+
+#define CONNECT_MS 5000L
+
+struct calls {
+    uv_loop_t *loop;
+    CURLM *multi;
+    uv_timer_t timer;
+    struct link all;
+    size_t handles; /* open uv handles: the timer, and one for each socket */
+    bool closing;
+};
+
+struct call {
+    struct link link;
+    struct calls *owner;
+    CURL *curl;
+    struct curl_slist *headers;
+    struct buf request; /* the body that is sent */
+    struct buf reply;
+    uint64_t reply_bytes;
+    size_t body_max, read_max;
+    bool too_long; /* the reply was longer than read_max */
+    char error[CURL_ERROR_SIZE];
+    call_done_fn done;
+    void *ctx;
+};
+
+struct call_socket {
+    struct calls *owner;
+    uv_poll_t poll;
+    curl_socket_t fd;
+};
+
+/* ---- the request ---- */
+
+static void call_free(struct call *c)
+{
+    if (c->curl) {
+        curl_multi_remove_handle(c->owner->multi, c->curl);
+        curl_easy_cleanup(c->curl);
+    }
+    curl_slist_free_all(c->headers);
+    buf_done(&c->request);
+    buf_done(&c->reply);
+    link_remove(&c->link);
+    mem_free(c);
+}
+
+static size_t body_cb(char *bytes, size_t size, size_t count, void *ctx)
+{
+    struct call *c = ctx;
+    size_t len = size * count;
+    size_t room = c->reply.len < c->body_max ? c->body_max - c->reply.len : 0;
+    c->reply_bytes += len;
+    if (buf_append(&c->reply, bytes, len < room ? len : room) < 0)
+        return 0;
+    c->too_long = c->reply_bytes > c->read_max;
+    return c->too_long ? 0 : len;
+}
+
+static bool header_add(struct call *c, const char *line)
+{
+    struct curl_slist *longer = curl_slist_append(c->headers, line);
+    if (longer)
+        c->headers = longer;
+    return longer != NULL;
+}
+
+static bool headers_make(struct call *c, const struct call_request *r)
+{
+    char type[128];
+    snprintf(type, sizeof type, "Content-Type: %s",
+             r->content_type ? r->content_type : "application/json");
+    bool good = header_add(c, "Expect:") && header_add(c, type) && header_add(c, "Accept: */*");
+    for (size_t i = 0; good && i < r->header_count; i++)
+        good = header_add(c, r->headers[i]);
+    return good;
+}
+
+#define SET(option, value) (good = good && curl_easy_setopt(curl, (option), (value)) == CURLE_OK)
+
+static bool address_set(CURL *curl, const char *url)
+{
+    bool good = true;
+    SET(CURLOPT_URL, url);
+    SET(CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_PROXY, "");
+    SET(CURLOPT_USERAGENT, "holdfast");
+    SET(CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+    return good;
+}
+
+static bool request_set(struct call *c, const struct call_request *r)
+{
+    CURL *curl = c->curl;
+    bool good = r->server ? client_curl_address(r->server, curl, r->target) == 0
+                          : address_set(curl, r->target);
+    SET(CURLOPT_PRIVATE, c);
+    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    SET(CURLOPT_HTTPHEADER, c->headers);
+    SET(CURLOPT_ERRORBUFFER, c->error);
+    SET(CURLOPT_WRITEFUNCTION, body_cb);
+    SET(CURLOPT_WRITEDATA, c);
+    SET(CURLOPT_TIMEOUT_MS, (long)r->timeout_ms);
+    if (r->method && strcmp(r->method, "GET") == 0)
+        return good;
+    SET(CURLOPT_POST, 1L);
+    SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->request.len);
+    SET(CURLOPT_POSTFIELDS, c->request.len > 0 ? c->request.data : "");
+    return good;
+}
+
+struct call *calls_send(struct calls *owner, const struct call_request *r)
+{
+    struct call *c = mem_zalloc(sizeof *c);
+    if (!c)
+        return NULL;
+    c->owner = owner;
+    c->body_max = r->body_max;
+    c->read_max = r->read_max ? r->read_max : r->body_max;
+    c->done = r->done;
+    c->ctx = r->ctx;
+    buf_init(&c->request);
+    buf_init(&c->reply);
+    link_init(&c->link);
+    link_append(&owner->all, &c->link);
+    c->curl = curl_easy_init();
+    if (c->curl && buf_append_span(&c->request, r->body) == 0 && headers_make(c, r) &&
+        request_set(c, r) && curl_multi_add_handle(owner->multi, c->curl) == CURLM_OK)
+        return c;
+    call_free(c);
+    return NULL;
+}
+
+void call_cancel(struct call *c)
+{
+    call_free(c);
+}
+
+/* ---- the reply ---- */
+
+static void call_finish(struct call *c, CURLcode code)
+{
+    struct call_reply reply = {.body = buf_span(&c->reply), .body_bytes = c->reply_bytes};
+    curl_off_t seconds = 0;
+    bool cut = c->too_long && c->read_max > c->body_max; /* enough was read */
+    if (code == CURLE_OK || cut) {
+        curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &reply.status);
+        curl_easy_getinfo(c->curl, CURLINFO_RETRY_AFTER, &seconds);
+        reply.retry_after_ms = seconds > 0 && seconds < INT32_MAX ? seconds * 1000 : 0;
+    } else {
+        reply.error = c->too_long   ? "the reply is too long"
+                      : c->error[0] ? c->error
+                                    : curl_easy_strerror(code);
+    }
+    /* The connection is free before the callback, which may send the next request on it. */
+    curl_multi_remove_handle(c->owner->multi, c->curl);
+    c->done(c->ctx, &reply);
+    call_free(c);
+}
+
+static void results_take(struct calls *owner)
+{
+    int left;
+    CURLMsg *message;
+    while ((message = curl_multi_info_read(owner->multi, &left)) != NULL) {
+        void *c = NULL;
+        CURLcode code = message->data.result;
+        if (message->msg == CURLMSG_DONE &&
+            curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &c) == CURLE_OK)
+            call_finish(c, code);
+    }
+}
+
+/* ---- sockets and time ---- */
+
+static void handle_closed(struct calls *owner)
+{
+    if (--owner->handles == 0 && owner->closing)
+        mem_free(owner);
+}
+
+static void socket_closed_cb(uv_handle_t *handle)
+{
+    struct call_socket *s = handle->data;
+    struct calls *owner = s->owner;
+    mem_free(s);
+    handle_closed(owner);
+}
+
+static void poll_cb(uv_poll_t *poll, int status, int events)
+{
+    struct call_socket *s = poll->data;
+    struct calls *owner = s->owner;
+    int flags = status < 0 ? CURL_CSELECT_ERR : 0, running;
+    if (events & UV_READABLE)
+        flags |= CURL_CSELECT_IN;
+    if (events & UV_WRITABLE)
+        flags |= CURL_CSELECT_OUT;
+    curl_multi_socket_action(owner->multi, s->fd, flags, &running);
+    results_take(owner);
+}
+
+static struct call_socket *socket_watch(struct calls *owner, curl_socket_t fd)
+{
+    struct call_socket *s = mem_zalloc(sizeof *s);
+    if (!s || uv_poll_init_socket(owner->loop, &s->poll, fd) != 0) {
+        mem_free(s);
+        return NULL;
+    }
+    s->owner = owner;
+    s->fd = fd;
+    s->poll.data = s;
+    owner->handles++;
+    curl_multi_assign(owner->multi, fd, s);
+    return s;
+}
+
+/* Always 0: anything else would end every call. One whose socket cannot be watched ends with its
+ * time limit. */
+static int socket_cb(CURL *curl, curl_socket_t fd, int what, void *ctx, void *of_socket)
+{
+    struct calls *owner = ctx;
+    struct call_socket *s = of_socket;
+    (void)curl;
+    if (what == CURL_POLL_REMOVE) {
+        if (s) {
+            curl_multi_assign(owner->multi, fd, NULL);
+            uv_close((uv_handle_t *)&s->poll, socket_closed_cb);
+        }
+        return 0;
+    }
+    if (!s)
+        s = socket_watch(owner, fd);
+    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+    if (s)
+        (void)uv_poll_start(&s->poll, events, poll_cb);
+    return 0;
+}
+
+static void timer_cb(uv_timer_t *timer)
+{
+    struct calls *owner = timer->data;
+    int running;
+    curl_multi_socket_action(owner->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    results_take(owner);
+}
+
+/* Must not call back into libcurl, so "now" is the next iteration of the loop. */
+static int time_cb(CURLM *multi, long ms, void *ctx)
+{
+    struct calls *owner = ctx;
+    (void)multi;
+    if (ms < 0)
+        uv_timer_stop(&owner->timer);
+    else
+        uv_timer_start(&owner->timer, timer_cb, (uint64_t)ms, 0);
+    return 0;
+}
+
+/* ---- open and close ---- */
+
+static bool multi_set(struct calls *owner)
+{
+    return curl_multi_setopt(owner->multi, CURLMOPT_SOCKETFUNCTION, socket_cb) == CURLM_OK &&
+           curl_multi_setopt(owner->multi, CURLMOPT_SOCKETDATA, owner) == CURLM_OK &&
+           curl_multi_setopt(owner->multi, CURLMOPT_TIMERFUNCTION, time_cb) == CURLM_OK &&
+           curl_multi_setopt(owner->multi, CURLMOPT_TIMERDATA, owner) == CURLM_OK;
+}
+
+int calls_open(uv_loop_t *loop, struct calls **ret)
+{
+    struct calls *owner = mem_zalloc(sizeof *owner);
+    if (owner) {
+        owner->loop = loop;
+        owner->multi = curl_multi_init();
+    }
+    if (!owner || !owner->multi || !multi_set(owner)) {
+        if (owner)
+            curl_multi_cleanup(owner->multi);
+        mem_free(owner);
+        return -ERR_NOMEM;
+    }
+    link_init(&owner->all);
+    CHECK(uv_timer_init(loop, &owner->timer) == 0);
+    owner->timer.data = owner;
+    owner->handles = 1;
+    *ret = owner;
+    return 0;
+}
+
+static void timer_closed_cb(uv_handle_t *handle)
+{
+    handle_closed(handle->data);
+}
+
+void calls_close(struct calls *owner)
+{
+    owner->closing = true;
+    while (!link_alone(&owner->all))
+        call_free(LINK_OWNER(owner->all.next, struct call, link));
+    curl_multi_cleanup(owner->multi); /* closes what is left of its sockets */
+    uv_close((uv_handle_t *)&owner->timer, timer_closed_cb);
+}

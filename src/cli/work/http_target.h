@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP target: sends a job to an address that the operator named. */
+#pragma once
+
+#include "base/buf.h"
+#include "cli/work/calls.h"
+#include "cli/work/job.h"
+#include "cli/work/options.h"
+#include "cli/work/target.h"
+
+struct http_run;
+
+/* Sends the job. NULL: no memory. */
+struct http_run *http_target_start(struct calls *calls, const struct work_plan *plan,
+                                   struct work_job *job, struct target_owner owner);
+/* Breaks the request off; the owner is told nothing. */
+void http_target_stop(struct http_run *h);
+
+/* One header line, "NAME: value", with everything percent-encoded that a header value cannot have;
+ * with a NUL behind it. */
+MUST_CHECK int http_target_header(struct buf *line, const char *name, struct span value);

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/work/job.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/digest/base64.h"
+#include "base/system/clock.h"
+#include "cli/client/answer.h"
+
+struct member_in {
+    struct work_job *job;
+    struct span value; /* as it stands */
+    int error;
+};
+
+/* The text of a string value; NULL, with the error kept, when it is another one. */
+static struct span text_of(struct member_in *in)
+{
+    struct json_reader r;
+    struct json_token t;
+    struct span text = {NULL, 0};
+    json_open_deep(&r, in->value);
+    if (json_next(&r, &t) < 0 || t.kind != JSON_STRING)
+        in->error = -ERR_INVALID;
+    else if (json_string(&t, &in->job->arena, &text) < 0)
+        text = in->value; /* an unpaired surrogate: no text stands for it */
+    return text;
+}
+
+static const char *copy_of(struct member_in *in)
+{
+    struct span text = text_of(in);
+    char *copy = in->error ? NULL : arena_text(&in->job->arena, text);
+    if (!in->error && !copy)
+        in->error = -ERR_NOMEM;
+    return copy;
+}
+
+static int64_t number_of(struct member_in *in)
+{
+    struct json_reader r;
+    struct json_token t;
+    int64_t number = 0;
+    json_open_deep(&r, in->value);
+    if (json_next(&r, &t) < 0 || t.kind != JSON_NUMBER || json_int(&t, &number) < 0)
+        in->error = -ERR_INVALID;
+    return number;
+}
+
+static void id_take(struct member_in *in)
+{
+    in->job->id = copy_of(in);
+}
+
+static void seq_take(struct member_in *in)
+{
+    in->job->seq = (uint64_t)number_of(in);
+}
+
+static void queue_take(struct member_in *in)
+{
+    in->job->queue = copy_of(in);
+}
+
+static void token_take(struct member_in *in)
+{
+    in->job->token = copy_of(in);
+}
+
+static void kind_take(struct member_in *in)
+{
+    in->job->kind = copy_of(in);
+}
+
+static void correlation_take(struct member_in *in)
+{
+    in->job->correlation_id = copy_of(in);
+}
+
+static void attempt_take(struct member_in *in)
+{
+    in->job->attempt = number_of(in);
+}
+
+static void max_attempts_take(struct member_in *in)
+{
+    in->job->max_attempts = number_of(in);
+}
+
+static void lease_take(struct member_in *in)
+{
+    in->job->lease_ms = number_of(in);
+}
+
+static void created_take(struct member_in *in)
+{
+    struct span text = text_of(in);
+    struct wall_time at;
+    if (!in->error && wall_parse(text.at, text.len, &at) == 0)
+        in->job->created_ms = at.ms;
+}
+
+static void payload_take(struct member_in *in)
+{
+    in->job->payload_kind = WORK_PAYLOAD_JSON;
+    in->job->payload = in->value;
+}
+
+static void payload_text_take(struct member_in *in)
+{
+    in->job->payload_kind = WORK_PAYLOAD_TEXT;
+    in->job->payload = text_of(in);
+}
+
+static void payload_base64_take(struct member_in *in)
+{
+    struct span text = text_of(in);
+    size_t len = 0;
+    char *bytes = in->error ? NULL : arena_alloc(&in->job->arena, base64_decoded_max(text.len) + 1);
+    if (in->error)
+        return;
+    if (!bytes)
+        in->error = -ERR_NOMEM;
+    else if (base64_decode(text, bytes, &len) < 0)
+        in->error = -ERR_INVALID;
+    in->job->payload_kind = WORK_PAYLOAD_BYTES;
+    in->job->payload = span_of(bytes, len);
+}
+
+static void headers_take(struct member_in *in)
+{
+    struct client_members members;
+    struct span name, value;
+    size_t count = 0;
+    client_members_open(&members, in->value, &in->job->arena);
+    while (client_members_next(&members, &name, &value))
+        count++;
+    struct work_header *list = arena_array(&in->job->arena, count + 1, sizeof *list);
+    if (!list) {
+        in->error = -ERR_NOMEM;
+        return;
+    }
+    in->job->headers = list;
+    client_members_open(&members, in->value, &in->job->arena);
+    while (!in->error && client_members_next(&members, &name, &value)) {
+        struct member_in one = {.job = in->job, .value = value};
+        list[in->job->header_count] = (struct work_header){name, text_of(&one)};
+        in->job->header_count += one.error == 0; /* a value that is no text is left out */
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*take)(struct member_in *in);
+} members_known[] = {
+    {"id", id_take},
+    {"seq", seq_take},
+    {"queue", queue_take},
+    {"token", token_take},
+    {"kind", kind_take},
+    {"correlation_id", correlation_take},
+    {"attempt", attempt_take},
+    {"max_attempts", max_attempts_take},
+    {"lease_ms", lease_take},
+    {"created_at", created_take},
+    {"payload", payload_take},
+    {"payload_text", payload_text_take},
+    {"payload_base64", payload_base64_take},
+    {"headers", headers_take},
+};
+
+int work_job_read(struct span object, struct work_job *ret)
+{
+    struct client_members members;
+    struct span name;
+    struct member_in in = {.job = ret};
+    *ret = (struct work_job){.payload = SPAN_LITERAL("")};
+    arena_init(&ret->arena);
+    char *copy = arena_text(&ret->arena, object);
+    if (!copy)
+        return -ERR_NOMEM;
+    client_members_open(&members, span_of(copy, object.len), &ret->arena);
+    while (!in.error && client_members_next(&members, &name, &in.value)) {
+        if (span_equal(in.value, SPAN_LITERAL("null")) &&
+            !span_equal(name, SPAN_LITERAL("payload")))
+            continue;
+        for (size_t i = 0; i < sizeof members_known / sizeof *members_known; i++) {
+            if (span_equal(name, span_text(members_known[i].name)))
+                members_known[i].take(&in);
+        }
+    }
+    if (!in.error && (!ret->id || !ret->queue || !ret->token || ret->lease_ms <= 0))
+        in.error = -ERR_INVALID;
+    return in.error;
+}
+
+void work_job_done(struct work_job *j)
+{
+    arena_done(&j->arena);
+}
+
+const char *work_job_header(struct work_job *j, const char *name)
+{
+    for (size_t i = 0; i < j->header_count; i++) {
+        const struct work_header *h = &j->headers[i];
+        if (h->name.len == strlen(name) && strncasecmp(h->name.at, name, h->name.len) == 0)
+            return arena_text(&j->arena, h->value);
+    }
+    return NULL;
+}

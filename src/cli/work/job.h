@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A claimed job, as a target gets it. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/containers/arena.h"
+#include "base/err.h"
+#include "base/span.h"
+
+enum work_payload { WORK_PAYLOAD_JSON, WORK_PAYLOAD_TEXT, WORK_PAYLOAD_BYTES };
+
+struct work_header {
+    struct span name, value;
+};
+
+struct work_job {
+    struct arena arena; /* has all the texts, NUL-terminated where `const char *` */
+    const char *id;
+    uint64_t seq;
+    const char *queue;
+    const char *token; /* of the lease */
+    const char *kind;  /* NULL: it has none; so the next */
+    const char *correlation_id;
+    int64_t attempt;
+    int64_t max_attempts; /* 0 = not known */
+    int64_t lease_ms;
+    int64_t created_ms; /* wall time; 0 = not known */
+    const struct work_header *headers;
+    size_t header_count;
+    enum work_payload payload_kind;
+    struct span payload; /* as it was enqueued */
+};
+
+/* Reads one item of the reply to a claim, which has been checked to be JSON; everything is copied.
+ * -ERR_INVALID: it is no such item. -ERR_NOMEM. *ret needs work_job_done in any case. */
+MUST_CHECK int work_job_read(struct span object, struct work_job *ret);
+void work_job_done(struct work_job *j);
+/* The value of a header; NULL without one. Names are compared without regard to case. */
+const char *work_job_header(struct work_job *j, const char *name);

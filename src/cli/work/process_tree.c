@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/work/process_tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ROWS_MIN ((size_t)16384)
+#define ENTRIES_BYTES 32768
+
+struct process_row {
+    pid_t pid;
+    pid_t parent;
+    bool descendant;
+};
+
+struct process_table {
+    struct process_row *rows; /* by rising pid */
+    size_t count, room;
+};
+
+/* What getdents64 writes; glibc has no name for it. */
+struct directory_entry {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+};
+
+/* The parent of a process, 0 when it has ended. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (len <= 0)
+        return 0;
+    text[len] = '\0';
+    /* "PID (NAME) STATE PARENT …"; a name may contain anything, also brackets. */
+    const char *end = strrchr(text, ')');
+    return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : 0;
+}
+
+static bool row_add(struct process_table *t, pid_t pid)
+{
+    if (t->count == t->room) {
+        size_t room = t->room ? t->room * 2 : ROWS_MIN;
+        void *rows = t->rows ? mremap(t->rows, t->room * sizeof *t->rows, room * sizeof *t->rows,
+                                      MREMAP_MAYMOVE)
+                             : mmap(NULL, room * sizeof *t->rows, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (rows == MAP_FAILED)
+            return false;
+        t->rows = rows;
+        t->room = room;
+    }
+    pid_t parent = parent_of(pid);
+    if (parent > 0)
+        t->rows[t->count++] = (struct process_row){.pid = pid, .parent = parent};
+    return true;
+}
+
+static bool table_read(struct process_table *t)
+{
+    char entries[ENTRIES_BYTES] __attribute__((aligned(8)));
+    long len;
+    bool good = true;
+    int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    while (good && (len = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {
+        for (long at = 0; good && at < len;) {
+            const struct directory_entry *e = (const void *)(entries + at);
+            pid_t pid = (pid_t)strtol(e->name, NULL, 10);
+            if (pid > 0)
+                good = row_add(t, pid);
+            at += e->bytes;
+        }
+    }
+    close(fd);
+    return good;
+}
+
+static const struct process_row *row_find(const struct process_table *t, pid_t pid)
+{
+    size_t low = 0, high = t->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (t->rows[middle].pid == pid)
+            return &t->rows[middle];
+        if (t->rows[middle].pid < pid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+/* A child may have a smaller number than its parent, so it is repeated until nothing is added. */
+static void descendants_mark(struct process_table *t)
+{
+    pid_t self = getpid();
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t i = 0; i < t->count; i++) {
+            struct process_row *row = &t->rows[i];
+            const struct process_row *parent = row->descendant ? NULL : row_find(t, row->parent);
+            if (row->descendant || (row->parent != self && !(parent && parent->descendant)))
+                continue;
+            row->descendant = more = true;
+        }
+    }
+}
+
+/* A child keeps its number until we wait for it. The number of a deeper one may belong to another
+ * process by now: the handle is opened first, and the parent compared then. */
+static void row_signal(const struct process_row *row, int number)
+{
+    pid_t self = getpid();
+    if (row->parent == self) {
+        kill(row->pid, number);
+        return;
+    }
+    int handle = (int)syscall(SYS_pidfd_open, row->pid, 0);
+    if (handle < 0)
+        return;
+    pid_t parent = parent_of(row->pid);
+    if (parent == row->parent || parent == self)
+        (void)syscall(SYS_pidfd_send_signal, handle, number, NULL, 0);
+    close(handle);
+}
+
+void process_tree_signal(int signal, pid_t leader)
+{
+    struct process_table t = {.rows = NULL};
+    if (table_read(&t)) {
+        descendants_mark(&t);
+        for (size_t i = 0; i < t.count; i++) {
+            if (t.rows[i].descendant)
+                row_signal(&t.rows[i], signal);
+        }
+    } else if (leader > 0) {
+        kill(-leader, signal);
+    }
+    if (t.rows)
+        munmap(t.rows, t.room * sizeof *t.rows);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of a task to the server. A task makes one at a time, so they arrive in order: what was
+ * written to standard error is in the job's log before the job ends. Without an answer a call is
+ * repeated with the same lease token, which makes an outcome that had arrived no second one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/client/answer.h"
+#include "cli/work/runner_impl.h"
+
+#define EVERY_MS 1000 /* between two logs, and two reports of progress */
+#define RETRY_MS_MIN 100
+#define RETRY_MS_MAX 5000
+
+/* ---- bodies ---- */
+
+static void body_begin(const struct task *t, struct json_writer *w, struct buf *body)
+{
+    json_writer_init(w, body);
+    json_write_object(w);
+    json_write_key(w, "token");
+    json_write_text(w, span_text(t->job.token));
+}
+
+static void extend_body(const struct task *t, struct json_writer *w)
+{
+    json_write_key(w, "lease_ms");
+    json_write_int(w, t->runner->plan->lease_ms);
+}
+
+static void progress_body(const struct task *t, struct json_writer *w)
+{
+    if (t->text.percent >= 0) {
+        json_write_key(w, "percent");
+        json_write_int(w, t->text.percent);
+    }
+    if (t->text.message.len > 0) {
+        json_write_key(w, "message");
+        json_write_text(w, buf_span(&t->text.message));
+    }
+}
+
+static void log_body(const struct task *t, struct json_writer *w)
+{
+    struct span rest = buf_span(&t->text.sent);
+    json_write_key(w, "lines");
+    json_write_array(w);
+    while (rest.len > 0) {
+        const char *end = memchr(rest.at, '\n', rest.len);
+        size_t len = end ? (size_t)(end - rest.at) : rest.len;
+        json_write_text(w, span_of(rest.at, len));
+        rest = span_of(rest.at + len + (end != NULL), rest.len - len - (end != NULL));
+    }
+    json_write_array_end(w);
+}
+
+/* What is said for people: the sentence of the runner, or the end of standard error. */
+static void error_write(const struct task *t, struct json_writer *w, const char *key)
+{
+    struct span text = buf_span(&t->error);
+    if (text.len == 0)
+        text = buf_span(&t->text.tail);
+    if (text.len == 0)
+        text = span_text(t->verdict.type);
+    if (text.len > WORK_ERROR_BYTES_MAX)
+        text = span_of(text.at + text.len - WORK_ERROR_BYTES_MAX, WORK_ERROR_BYTES_MAX);
+    json_write_key(w, key);
+    json_write_text(w, text);
+}
+
+static void outcome_body(const struct task *t, struct json_writer *w)
+{
+    enum work_verb verb = t->verdict.verb;
+    if (verb == WORK_ACK) {
+        if (t->output_bytes > 0 && !t->plain) {
+            json_write_key(w, "result");
+            result_write(w, buf_span(&t->output), t->output_bytes);
+        }
+        return;
+    }
+    error_write(t, w, verb == WORK_FAIL || verb == WORK_DEAD ? "error" : "reason");
+    if (verb == WORK_DEAD) {
+        json_write_key(w, "error_kind");
+        json_write_text(w, SPAN_LITERAL("business"));
+        json_write_key(w, "retry");
+        json_write_bool(w, false);
+    }
+    if ((verb == WORK_FAIL || verb == WORK_DEAD) && t->typed) {
+        json_write_key(w, "error_type");
+        json_write_text(w, span_text(t->verdict.type));
+    }
+    if (verb == WORK_RELEASE && t->delay_ms >= 0) {
+        json_write_key(w, "delay_ms");
+        json_write_int(w, t->delay_ms);
+    }
+}
+
+static const char *outcome_path(const struct task *t)
+{
+    switch (t->verdict.verb) {
+    case WORK_ACK:
+        return "/ack";
+    case WORK_FAIL:
+    case WORK_DEAD:
+        return "/fail";
+    case WORK_RELEASE:
+    case WORK_PROBLEM:
+        break;
+    }
+    return "/release";
+}
+
+/* ---- replies ---- */
+
+/* Unanswered: the tick repeats it. What was sent is to be sent again, unless there is something
+ * newer. */
+static void call_retry(struct task *t, enum task_call what)
+{
+    if (what == TASK_PROGRESS)
+        t->text.progress_new = true;
+    if (what == TASK_LOG)
+        job_text_unsent(&t->text);
+    uint64_t ms = t->failures < 6 ? (uint64_t)RETRY_MS_MIN << t->failures : RETRY_MS_MAX;
+    t->failures++;
+    t->retry_at = runner_now(t->runner) + ms;
+}
+
+/* The lease is lost, or the user wants the job to end. */
+static void cancel_check(struct task *t, const struct call_reply *reply)
+{
+    struct runner *r = t->runner;
+    bool gone = reply->status == 404 || reply->status == 409 || reply->status == 410;
+    if (t->ended || t->stop == TASK_LOST)
+        return;
+    if (gone) {
+        work_log_line(&r->log, LOG_WARN, "lease_lost", LOG_TEXT("id", t->job.id),
+                      LOG_SPAN("reason", runner_why(r, reply)));
+        task_stop(t, TASK_LOST, r->plan->kill_after_ms);
+    } else if (t->stop == TASK_GOES_ON && reply->status == 200 &&
+               client_answer_true(reply->body, "cancel")) {
+        work_log_line(&r->log, LOG_WARN, "cancelled", LOG_TEXT("id", t->job.id));
+        task_stop(t, TASK_CANCELLED, r->plan->kill_after_ms);
+    }
+}
+
+static void extend_cb(struct task *t, const struct call_reply *reply)
+{
+    if (reply->status == 200)
+        lease_renewed(t, t->called_at);
+    cancel_check(t, reply);
+}
+
+static void progress_cb(struct task *t, const struct call_reply *reply)
+{
+    if (runner_missing(t->runner, reply))
+        t->runner->no_progress = true;
+    else
+        cancel_check(t, reply);
+}
+
+static void log_cb(struct task *t, const struct call_reply *reply)
+{
+    buf_clear(&t->text.sent);
+    if (!runner_missing(t->runner, reply))
+        return;
+    t->runner->no_log = true;
+    buf_clear(&t->text.lines);
+}
+
+/* The server does not take what we send about the outcome: without the details then. */
+static bool outcome_simpler(struct task *t, const struct call_reply *reply)
+{
+    struct runner *r = t->runner;
+    if (reply->status == 422 && t->typed && runner_code_is(r, reply, "unknown_field")) {
+        t->typed = false;
+        r->no_error_type = true;
+        return true;
+    }
+    bool refused = reply->status == 400 || reply->status == 413 || reply->status == 422;
+    if (!refused || t->plain || t->verdict.verb != WORK_ACK)
+        return false;
+    work_log_line(&r->log, LOG_WARN, "result_refused", LOG_TEXT("id", t->job.id),
+                  LOG_SPAN("reason", runner_why(r, reply)));
+    t->plain = true;
+    return true;
+}
+
+static void outcome_cb(struct task *t, const struct call_reply *reply)
+{
+    struct runner *r = t->runner;
+    if (reply->status >= 200 && reply->status <= 299) {
+        task_over(t, work_verb_name(t->verdict.verb));
+    } else if (outcome_simpler(t, reply)) {
+        task_next(t);
+    } else {
+        work_log_line(&r->log, LOG_WARN, "outcome_refused", LOG_TEXT("id", t->job.id),
+                      LOG_INT("status", reply->status), LOG_SPAN("reason", runner_why(r, reply)));
+        task_over(t, "lost");
+    }
+}
+
+static void call_cb(void *ctx, const struct call_reply *reply)
+{
+    struct task *t = ctx;
+    enum task_call what = t->calling;
+    t->call = NULL;
+    t->calling = TASK_NO_CALL;
+    if (runner_unanswered(reply)) {
+        log_event(&t->runner->log.log, LOG_WARN, "no_answer", LOG_TEXT("id", t->job.id),
+                  LOG_SPAN("reason", runner_why(t->runner, reply)));
+        call_retry(t, what);
+        return;
+    }
+    t->failures = 0;
+    if (what == TASK_OUTCOME) {
+        outcome_cb(t, reply); /* t may be free */
+        return;
+    }
+    if (what == TASK_EXTEND)
+        extend_cb(t, reply);
+    else if (what == TASK_PROGRESS)
+        progress_cb(t, reply);
+    else
+        log_cb(t, reply);
+    task_next(t);
+}
+
+/* ---- what is due ---- */
+
+static enum task_call due(const struct task *t)
+{
+    const struct runner *r = t->runner;
+    uint64_t now = runner_now(r);
+    if (t->call || now < t->retry_at || t->stop == TASK_LOST)
+        return TASK_NO_CALL;
+    if (!t->ended && !r->beats && now >= t->renew_at)
+        return TASK_EXTEND;
+    if (t->text.progress_new && !r->no_progress && (t->ended || now >= t->progress_at + EVERY_MS))
+        return TASK_PROGRESS;
+    if (t->text.lines.len > 0 && !r->no_log && (t->ended || now >= t->log_at + EVERY_MS))
+        return TASK_LOG;
+    return t->ended ? TASK_OUTCOME : TASK_NO_CALL;
+}
+
+static void body_fill(struct task *t, enum task_call what, struct json_writer *w)
+{
+    switch (what) {
+    case TASK_NO_CALL:
+        break;
+    case TASK_EXTEND:
+        extend_body(t, w);
+        break;
+    case TASK_PROGRESS:
+        progress_body(t, w);
+        t->text.progress_new = false;
+        t->progress_at = runner_now(t->runner);
+        break;
+    case TASK_LOG:
+        job_text_sending(&t->text);
+        log_body(t, w);
+        t->log_at = runner_now(t->runner);
+        break;
+    case TASK_OUTCOME:
+        outcome_body(t, w);
+        break;
+    }
+}
+
+void task_next(struct task *t)
+{
+    static const char *const verbs[] = {
+        [TASK_EXTEND] = "/extend", [TASK_PROGRESS] = "/progress", [TASK_LOG] = "/log"};
+    struct runner *r = t->runner;
+    struct json_writer w;
+    struct buf body;
+    enum task_call what = due(t);
+    if (t->ended && t->stop == TASK_LOST && !t->call) {
+        task_over(t, "lost");
+        return;
+    }
+    if (what == TASK_NO_CALL)
+        return;
+    buf_init(&body);
+    body_begin(t, &w, &body);
+    body_fill(t, what, &w);
+    json_write_object_end(&w);
+    const char *path = runner_path(r, "/v1/jobs/", t->job.id,
+                                   what == TASK_OUTCOME ? outcome_path(t) : verbs[what]);
+    if (json_writer_finish(&w) < 0)
+        runner_no_memory(r);
+    else if (path)
+        t->call = runner_ask(r, path, buf_span(&body), call_cb, t);
+    if (t->call) {
+        t->calling = what;
+        t->called_at = runner_now(r);
+    }
+    buf_done(&body);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner: claims jobs, hands each to its target, renews leases, reports outcomes, and stops in
+ * order. One process and one loop, without threads of its own. */
+#pragma once
+
+#include "cli/work/options.h"
+
+/* Exit statuses of `holdfast work`, in addition to those of every command. */
+enum work_status {
+    WORK_DONE = 0,
+    WORK_GAVE_UP = 1,     /* five problems of the worker in a row, or the server refused a claim */
+    WORK_UNREACHABLE = 3, /* no server, or outcomes could not be reported before the end */
+    WORK_NOTHING = 4,     /* --once: no job was ready */
+    WORK_NOT_ACKED = 5,   /* --once: the job was not acked */
+};
+
+/* Runs until it is stopped by a signal, or until the plan is fulfilled. Returns the exit status. */
+int runner_run(const struct work_plan *plan);

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the runner share.
+ *
+ *   runner.c    start, signals, the tick, the stop modes, the end
+ *   claimer.c   when to claim and how many: slots, --rate, breaker, back-off
+ *   breaker.c   the circuit breaker of --breaker
+ *   task.c      one job, from the claim until its outcome is reported
+ *   report.c    the calls of a task to the server: extend, progress, log, outcome
+ *   job_text.c  standard error and progress of a task, kept until they are sent
+ *   leases.c    heartbeats, which renew all leases at once
+ *   work_log.c  the log, and the bar of --until-empty
+ *
+ * Times without another name are those of uv_now: monotonic milliseconds. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/containers/link.h"
+#include "cli/work/calls.h"
+#include "cli/work/command.h"
+#include "cli/work/http_target.h"
+#include "cli/work/job.h"
+#include "cli/work/options.h"
+#include "cli/work/runner.h"
+#include "cli/work/target.h"
+#include "cli/work/work_log.h"
+
+#define REPLY_BYTES_MAX ((size_t)64 << 10)  /* of everything but a claim */
+#define CLAIM_BYTES_MAX ((size_t)512 << 20) /* 16 MiB of payloads and one of 64 MiB, escaped */
+#define CALL_TIMEOUT_MS 30000
+#define RELEASED_SLOTS 1024
+#define STOP_SIGNALS 3
+
+enum stop_mode {
+    STOP_NONE,
+    STOP_DRAIN,  /* claims until the queues are empty */
+    STOP_FINISH, /* claims nothing more */
+    STOP_NOW,    /* terminates what runs */
+};
+
+/* Why a task is told to end. */
+enum task_stop {
+    TASK_GOES_ON,
+    TASK_LOST,      /* the lease is not ours any more */
+    TASK_CANCELLED, /* by a user */
+    TASK_TIMED_OUT, /* --timeout */
+    TASK_STOPPED,   /* the runner is stopped */
+};
+
+enum task_call { TASK_NO_CALL, TASK_EXTEND, TASK_PROGRESS, TASK_LOG, TASK_OUTCOME };
+
+/* Standard error and progress of a job. */
+struct job_text {
+    struct buf tail;  /* the last WORK_ERROR_BYTES_MAX bytes or a little more, for `error` */
+    struct buf lines; /* whole lines that the job's log has not got yet, each with its line break */
+    struct buf sent;  /* the lines of the call that is under way */
+    struct buf line;  /* a line that has not ended yet */
+    int percent;      /* of the newest progress; -1 = only a message */
+    struct buf message;
+    bool progress_new; /* it was not sent yet */
+    uint64_t second;   /* the current one, and the lines that the runner has logged in it */
+    uint64_t second_lines;
+    uint64_t not_logged;
+};
+
+struct task {
+    struct link link; /* in runner.tasks */
+    struct runner *runner;
+    struct work_job job;
+    struct command_run *command; /* NULL: it does not run */
+    struct http_run *http;       /* so this one */
+    enum task_stop stop;
+    bool ended;   /* the target has ended; what is left is to report it */
+    bool in_beat; /* the heartbeat that is under way has its lease */
+    bool plain;   /* the server refused the outcome with its details: without them then */
+    bool typed;   /* error_type is sent */
+    uint64_t started, ended_at;
+    uint64_t lease_end; /* when we must assume that the lease is lost */
+    uint64_t renew_at;  /* when it is to be renewed: a third of the lease after the last time */
+    struct verdict verdict;
+    struct buf output; /* of the target */
+    uint64_t output_bytes;
+    struct buf error; /* a sentence; empty = the tail of standard error is the error */
+    int64_t delay_ms; /* of a release; -1 = none */
+    int64_t retry_after_ms;
+    bool rate_limited;
+    struct job_text text;
+    struct call *call; /* to the server; a task has one at a time */
+    enum task_call calling;
+    uint64_t called_at, retry_at; /* retry_at: no call before it */
+    uint64_t log_at, progress_at; /* when the last one was sent */
+    unsigned failures;            /* calls in a row that got no answer */
+};
+
+struct runner {
+    const struct work_plan *plan;
+    uv_loop_t loop;
+    struct client *server;
+    struct calls *calls;
+    struct work_log log;
+    struct arena scratch; /* of one callback */
+    uv_signal_t signals[STOP_SIGNALS];
+    uv_timer_t tick;       /* ten times a second */
+    uv_timer_t stop_timer; /* --stop-timeout, then the time to give up */
+    uv_timer_t claim_timer;
+    uv_timer_t bar_timer;
+    uint64_t ready; /* jobs, for the bar */
+    bool closing;
+
+    struct link tasks;
+    size_t task_count;
+    size_t asides; /* calls that belong to no task: reports to the breaker */
+    enum stop_mode stop;
+    bool finished; /* no more claims, for another reason than a signal */
+    int status;
+    uint64_t done, failed; /* jobs */
+    unsigned problems;     /* of the worker, in a row */
+    /* Releases of a job by this runner, by its sequence; a slot that two jobs share counts for the
+     * one that came last. */
+    struct {
+        uint64_t seq;
+        unsigned times;
+    } released[RELEASED_SLOTS];
+
+    struct call *claim;
+    bool claim_waited; /* with wait_ms > 0, so an empty reply does not mean empty at once */
+    uint64_t claim_after;
+    unsigned claim_failures;
+    size_t claimed;     /* by --once */
+    bool reached;       /* the server has answered at least once */
+    uint64_t *starts;   /* of the last plan->rate.count jobs, as a ring */
+    size_t start_count; /* of all jobs */
+
+    struct call *allow; /* the question to the breaker */
+    bool permit;        /* it allowed a claim that has not been used */
+    bool probe;         /* … in state half_open: for one job */
+
+    struct call *beat;
+    bool beats;        /* the server knows heartbeats; else each lease is extended */
+    bool no_beats;     /* it does not */
+    bool left;         /* the last heartbeat was sent, which says that the worker stops */
+    bool beat_extends; /* the heartbeat that is under way renews the leases */
+    bool no_log;       /* the server does not take logs of jobs; so the next */
+    bool no_progress;
+    bool no_error_type;
+    uint64_t beat_sent, beat_at; /* when the last one was sent, and when the next one is */
+};
+
+/* ---- runner.c ---- */
+static inline uint64_t runner_now(const struct runner *r)
+{
+    return uv_now(&r->loop);
+}
+/* Ends with this status as soon as the tasks have; the first status that is not 0 stays. */
+void runner_finish(struct runner *r, int status);
+/* Something has ended: claims again, or ends the runner. */
+void runner_poke(struct runner *r);
+/* Sends a JSON body to a path of the server. NULL: no memory, and the runner gives up. */
+struct call *runner_ask(struct runner *r, const char *path, struct span body, call_done_fn done,
+                        void *ctx);
+/* A path "/v1/jobs/ID/verb" or "/v1/breakers/NAME/verb" in the scratch memory. */
+const char *runner_path(struct runner *r, const char *before, const char *name, const char *after);
+/* What the reply says is wrong, for the log. */
+struct span runner_why(struct runner *r, const struct call_reply *reply);
+/* The code of a problem, "" without one. */
+bool runner_code_is(struct runner *r, const struct call_reply *reply, const char *code);
+/* The server does not have this endpoint. */
+bool runner_missing(struct runner *r, const struct call_reply *reply);
+/* A call that may succeed when it is repeated. */
+bool runner_unanswered(const struct call_reply *reply);
+void runner_no_memory(struct runner *r);
+
+/* ---- claimer.c ---- */
+void claimer_open(struct runner *r);
+void claimer_poke(struct runner *r);
+/* No claim before that time. */
+void claimer_pause(struct runner *r, uint64_t ms);
+
+/* ---- breaker.c ---- */
+/* True: a claim is allowed now. Otherwise asks, and pokes the claimer when it is answered. */
+bool breaker_allows(struct runner *r);
+void breaker_report(struct runner *r, const struct task *t);
+
+/* ---- task.c ---- */
+/* Takes over a claimed job and starts its target; with `release`, gives it back at once. */
+void task_new(struct runner *r, struct span job, bool release);
+void task_stop(struct task *t, enum task_stop why, int64_t kill_after_ms);
+void task_tick(struct task *t);
+/* The outcome was reported, or cannot be. `outcome` is for the log. */
+void task_over(struct task *t, const char *outcome);
+void task_free(struct task *t);
+/* The job of this id, NULL = none. */
+struct task *task_find(struct runner *r, struct span id);
+
+/* ---- report.c ---- */
+/* Makes the next call of the task that is due, if any. */
+void task_next(struct task *t);
+
+/* ---- job_text.c ---- */
+void job_text_init(struct job_text *x);
+void job_text_done(struct job_text *x);
+void job_text_errors(struct task *t, struct span bytes);
+void job_text_progress(struct task *t, struct span line);
+/* The last line, which has no line break, counts as well. */
+void job_text_end(struct task *t);
+/* Moves lines to `sent`, as many as one request takes; and back in front of what came since. */
+void job_text_sending(struct job_text *x);
+void job_text_unsent(struct job_text *x);
+
+/* ---- leases.c ---- */
+/* Sends a heartbeat, unless one is under way. */
+void leases_beat(struct runner *r);
+/* Sends the last one, which says that the worker stops; it counts as an aside. */
+void leases_leave(struct runner *r);
+/* Sends it when it is due. */
+void leases_tick(struct runner *r);
+/* The server has renewed the lease that was asked for at this time. */
+void lease_renewed(struct task *t, uint64_t asked_at);
