@@ -41,7 +41,7 @@ static bool elsewhere(const struct router *r, struct span queue)
 
 static const char *refuse_enqueue(const struct router *r, const struct op *op)
 {
-    if (op->enqueue.moved || op->enqueue.id.seq)
+    if ((op->enqueue.moved && op->enqueue.moved->seq) || op->enqueue.id.seq)
         return "a job that brings its id can only be given to the backend itself";
     return op->enqueue.extra.undelivered.len > 0 && elsewhere(r, op->enqueue.queue)
                ? "the queue lives on a backend of its own, and keys for undelivered jobs are kept "
