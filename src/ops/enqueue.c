@@ -107,7 +107,8 @@ static bool queue_may_be_created(struct ops *o, const struct enqueue_plan *p, st
 /* The place of a job that moves in may be taken, also by one that only awaits its removal. */
 static bool place_is_free(struct ops *o, const struct enqueue_plan *p)
 {
-    const struct job *j = p->want->moved ? o->store->job_by_seq(o, p->want->moved->seq) : NULL;
+    uint64_t seq = p->want->moved ? p->want->moved->seq : 0;
+    const struct job *j = seq ? o->store->job_by_seq(o, seq) : NULL;
     if (!j)
         return true;
     reply_about(p->reply, j);
@@ -200,7 +201,7 @@ static bool encode_options(struct ops *o, const struct job_options *options, str
 }
 
 /* Its id is as new as its sequence: with the old time and node in it, it could be another job's.
- * One that moves in whole keeps both. */
+ * One that moves in with its id keeps both. */
 static void fill_past(const struct op_enqueue *want, struct job *j)
 {
     if (want->past->state == STATE_DEAD)
@@ -210,10 +211,13 @@ static void fill_past(const struct op_enqueue *want, struct job *j)
     j->crashes = want->past->crashes;
     if (!want->moved)
         return;
-    j->seq = want->moved->seq;
-    j->id_hi = want->moved->id_hi;
-    j->since = want->moved->since;
     j->state = want->past->state;
+    if (want->moved->since.ms)
+        j->since = want->moved->since;
+    if (want->moved->seq) {
+        j->seq = want->moved->seq;
+        j->id_hi = want->moved->id_hi;
+    }
 }
 
 static bool fill_job(struct ops *o, struct enqueue_plan *p)

@@ -64,7 +64,7 @@ int moved_check(const struct op_enqueue *want, struct err_note *note)
     const struct job_moved *m = want->moved;
     if (!want->past)
         return wrong(note, "a job that moves in must bring its past");
-    if (m->seq == 0 || m->seq > LIMIT_SEQ)
+    if (m->seq > LIMIT_SEQ)
         return wrong(note, "the id's sequence must be 1 to 2^53 - 1");
     if (!wall_right(m->since))
         return wrong(note, "since must be a time before the year 10000");

@@ -121,10 +121,11 @@ static inline bool op_is_query(enum op_kind kind)
 struct attempt_view;
 struct progress;
 
-/* What an import brings along beyond a job_past when the job is to stay the same one. */
+/* What an import brings along beyond a job_past when the job is to stay the same one, or has ended
+ * with a result. */
 struct job_moved {
-    uint64_t seq, id_hi;
-    struct wall_time since; /* when it entered its state */
+    uint64_t seq, id_hi;    /* seq 0 = the store gives a new id */
+    struct wall_time since; /* when it entered its state; 0 = now */
     uint8_t result_kind;    /* enum payload_kind; NONE = there is no result */
     struct span result;
     /* Oldest first, all of them over; at most LIMIT_ATTEMPTS_KEPT. A done job's last one tells who
@@ -154,7 +155,7 @@ struct op_enqueue {
      * takes no new jobs, a dead one also when it is full; a unique key that is held refuses it,
      * whatever the modes say. NULL = a job like any other. */
     const struct job_past *past;
-    /* With past: the job comes as it is, id and all; only where the backend has CAP_WHOLE_JOBS. Its
+    /* With past: the job comes as it is; with its id only where the backend has CAP_WHOLE_JOBS. Its
      * state is then exactly past->state, which may be any but running, and nobody hears of it. A
      * job of the same sequence that is there refuses it: OUT_EXISTS, reply.seq and id_hi are that
      * job's. Whoever asks for this has seen to it that no other job ever had the sequence. */

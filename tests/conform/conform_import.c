@@ -259,6 +259,33 @@ static void silent(struct env *e)
     EXPECT_INT(c->died + c->failed + c->crashed + c->claimed, 0);
 }
 
+/* A job that has ended elsewhere, with its result: it is a new one here, and ended now. */
+static void comes_done(struct env *e)
+{
+    static const struct job_past done = {.state = STATE_DONE};
+    static const struct job_moved moved = {.result_kind = PAYLOAD_JSON,
+                                           .result = {"{\"sent\":1}", 10}};
+    uint64_t before = put(e, "q");
+    struct op op = import_op("q", &done);
+    op.enqueue.moved = &moved;
+    op.enqueue.idempotency_key = SPAN_LITERAL("import/1");
+    uint64_t seq = put_op(e, op);
+    EXPECT(seq != before);
+    expect_past(e, seq, STATE_DONE, &done);
+    const struct job_view *v = get(e, seq);
+    EXPECT_INT(v->job.since.ms, START_WALL_MS);
+    EXPECT_INT(v->started_at.ms, 0);
+    EXPECT_INT(v->result_kind, PAYLOAD_JSON);
+    EXPECT_TEXT(v->result, "{\"sent\":1}");
+    const struct reply *again = run(e, op);
+    EXPECT(again->repeat);
+    EXPECT_INT(again->seq, seq);
+    struct op dead = import_op("q", &dead_past);
+    dead.enqueue.moved = &moved;
+    expect_past(e, put_op(e, dead), STATE_DEAD, &dead_past);
+    EXPECT_COUNTS("q", .ready = 1, .done = 1, .dead = 1);
+}
+
 static const struct conform_case cases[] = {
     CASE("PDQ-7 a spool's job comes with its id, once", comes_with_its_id, .flags = EXACT,
          .needs = NEEDS_ONE_STORE),
@@ -267,6 +294,7 @@ static const struct conform_case cases[] = {
     CASE("import: counts and error of a waiting job go on", comes_tried),
     CASE("import: an error without a reason", comes_forgiven),
     CASE("import: run_at decides whether it is scheduled", comes_scheduled),
+    CASE("NOM-16 import: a done job comes with its result", comes_done),
     CASE("import: survives a restart", survives, RESTART),
     CASE("import: dead jobs beside a live one of the same key", key_among_live),
     CASE("import: a held key refuses it, whatever the mode", key_is_never_taken, EXACT),

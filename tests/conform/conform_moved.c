@@ -217,7 +217,6 @@ static void wrong(struct env *e)
     struct moving *m = moving_new(e, 1, STATE_RUNNING, REASON_NONE);
     expect_wrong(e, m);
     expect_wrong(e, moving_new(e, 1, STATE_DONE, REASON_FAILED));
-    expect_wrong(e, moving_new(e, 0, STATE_DONE, REASON_NONE));
     expect_wrong(e, moving_new(e, LIMIT_SEQ + 1, STATE_DONE, REASON_NONE));
     m = moving_done(e, 1);
     m->moved.since.ms = -1;

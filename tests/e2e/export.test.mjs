@@ -477,10 +477,15 @@ describe('export and import', () => {
 
   test('the route takes an array as well, and nothing but jobs', async () => {
     const q = freshQueue('route');
-    const many = await b.post('/v1/import', [{ id: 'r1', queue: q, payload: 1 }, { id: 'r2', queue: q, state: 'dead' }, { id: 'r3', queue: q, state: 'done' }]);
+    const jobs = [{ id: 'r1', queue: q, payload: 1, result: 1 }, { id: 'r2', queue: q, state: 'dead' }, { id: 'r3', queue: q, state: 'done', result_json: '{"n":\n1}' }, { id: 'r4', queue: q, state: 'cancelled' }, { id: 'r5', queue: q, state: 'done', result_json: '{' }, { id: 'r6', queue: q, state: 'done', result: 1, result_text: 'x' }];
+    const many = await b.post('/v1/import', jobs);
     assert.equal(many.status, 200);
-    const [one, dead, done] = many.json.jobs;
-    assert.deepEqual([one.state, one.created, dead.state, done.error.code], ['ready', true, 'dead', 'invalid_field']);
+    const [one, dead, done, ...wrong] = many.json.jobs;
+    assert.deepEqual([one.state, one.created, dead.state, done.state], ['ready', true, 'dead', 'done']);
+    assert.deepEqual(wrong.map(({ error }) => error.field), ['state', 'result_json', 'result_text']);
+    const view = (await b.get(`/v1/jobs/${done.id}`)).json;
+    assert.deepEqual([view.state, view.result, view.attributes], ['done', { n: 1 }, { imported_from: 'r3' }]);
+    assert.equal((await b.get(`/v1/jobs/${one.id}`)).json.result, undefined, 'it gives its own when it is done');
     for (const [body, type] of [['{"id":"x"}', 'application/json'], ['x', 'text/plain'], ['[]', 'application/json'], ['{"id"', 'application/x-ndjson']]) {
       const answer = await b.request('POST', '/v1/import', { body, headers: { 'content-type': type } });
       assert.ok(answer.status === 422 || answer.status === 400, `${body}: ${answer.status}`);

@@ -208,15 +208,19 @@ describe('a foreign database', () => {
   test('import --nomarr takes what can be taken, whatever the rows hold', async () => {
     const file = path.join(temporaryDirectory(), 'nomarr.db');
     const odd = ['-1', '9223372036854775807', '-9223372036854775808', "''", "CAST(x'ff00fe' AS TEXT)", "'a\",\"token\":\"x'", 'zeroblob(100000)', '1e300', 'NULL'];
-    const columns = ['library_id', 'path', 'queue_type', 'status', 'priority', 'error', 'enqueued_at'];
-    const sound = { library_id: '1', path: "'/m/x'", queue_type: "'processing'", status: "'pending'", priority: '0', error: 'NULL', enqueued_at: '1733407200' };
+    const columns = ['library_id', 'path', 'status', 'priority', 'error', 'results_json', 'enqueued_at', 'started_at', 'completed_at', 'queue_type'];
+    const sound = { library_id: '1', path: "'/m/x'", queue_type: "'processing'", status: "'pending'", priority: '0', error: 'NULL', results_json: 'NULL', enqueued_at: '1733407200', started_at: 'NULL', completed_at: 'NULL' };
     const rows = columns.flatMap((column) => odd.map((value) => `(${columns.map((c) => (c === column ? value : sound[c])).join()})`));
     execFileSync('sqlite3', [file, `CREATE TABLE queue (id INTEGER PRIMARY KEY, ${columns.join()}); INSERT INTO queue (${columns.join()}) VALUES ${rows.join()}`]);
     const server = await startServer();
     const result = await run(['import', '--server', server.url, '--nomarr', file]);
     assert.ok(typeof result.code === 'number' && result.code < 90, `${result.code} ${result.stderr}`);
     const api = new Client(server);
-    assert.ok(ok(await api.get('/v1/jobs?limit=1000')).jobs.length > 0, result.stderr);
+    assert.equal(ok(await api.get('/v1/jobs?limit=1000')).jobs.length, 0, 'types that are not configured refuse the whole file');
+    execFileSync('sqlite3', [file, "DELETE FROM queue WHERE queue_type <> 'processing'"]);
+    const second = await run(['import', '--server', server.url, '--nomarr', file]);
+    assert.equal(second.code, 1, second.stderr);
+    assert.ok(ok(await api.get('/v1/jobs?limit=1000')).jobs.length > 0, second.stderr);
     api.close();
     await stopServer(server);
   });

@@ -768,12 +768,12 @@ describe('webqueue: settings, restarts, SQL', () => {
     const take = (...args) => run(['import', '--server', server.url, ...args]);
     const first = await take('--nomarr', file);
     assert.equal(first.code, 0, first.stderr);
-    assert.match(first.stdout, /^6 imported, 0 there already, 1 skipped .*, 0 rows refused; queues: 2 made/);
+    assert.match(first.stdout, /^7 imported, 0 there already, 0 skipped .*, 0 rows refused; queues: 2 made/);
     const again = await take('--nomarr', file, '--json');
-    assert.deepEqual(JSON.parse(again.stdout), { imported: 0, existing: 6, skipped: 1, refused: 0, queues_made: 0, queues_changed: 0, queues_kept: 2 });
+    assert.deepEqual(JSON.parse(again.stdout), { imported: 0, existing: 7, skipped: 0, refused: 0, queues_made: 0, queues_changed: 0, queues_kept: 2 });
     assert.ok(before.equals(readFileSync(file)), 'the database is only read');
 
-    assert.deepEqual(await d.depth('?queue_type=processing'), { pending: 4, running: 0, completed: 0, errors: 1 });
+    assert.deepEqual(await d.depth('?queue_type=processing'), { pending: 4, running: 0, completed: 1, errors: 1 });
     const [error] = (await d.list('?status=error')).jobs;
     assert.deepEqual([error.path, error.error, error.library_id, error.enqueued_at], ['/m/broken.flac', 'File not found', 2, 1733407270]);
     await until('the API has taken the queue over', async () => ok(await api.get('/v1/queues/webqueue.processing')).policy.lease_end === 'fail');
@@ -788,7 +788,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     execFileSync('sqlite3', [file, `INSERT INTO queue (library_id, path, status, enqueued_at) VALUES (1, '/m/pair.flac', 'running', 1), (1, '/m/pair.flac', 'pending', 2), (1, '/m/odd.flac', 'paused', 3), (1, '', 'pending', 4), (1, '/m/last.flac', 'pending', 5)`]);
     const third = await take('--nomarr', file);
     assert.equal(third.code, 1);
-    assert.match(third.stdout, /^2 imported, 6 there already, 1 skipped .*, 3 rows refused/);
+    assert.match(third.stdout, /^2 imported, 7 there already, 0 skipped .*, 3 rows refused/);
     for (const says of [/row 9: another job/, /row 10: its status is none of/, /row 11: it has no path/]) assert.match(third.stderr, says);
 
     for (const [name, content, says] of [['gone.db', null, /not there/], ['text.db', 'no database at all, but long enough to be read as one', /no table/], ['other.db', 'CREATE TABLE t (x)', /no table `queue`/]]) {

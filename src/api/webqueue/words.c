@@ -103,36 +103,53 @@ static void write_library(struct json_writer *w, struct span group)
         json_write_null(w);
 }
 
-static int take_enqueued_at(void *ctx, struct json_reader *r, struct span name,
-                            struct json_token value)
+/* Unix seconds; started and completed 0 = none. */
+struct job_times {
+    int64_t enqueued, started, completed;
+};
+
+static int take_time(void *ctx, struct json_reader *r, struct span name, struct json_token value)
 {
+    struct job_times *t = ctx;
     struct span whole;
     int64_t s;
     int err = json_skip(r, value, &whole);
-    if (err == 0 && span_equal(name, SPAN_LITERAL("enqueued_at")) && value.kind == JSON_NUMBER &&
-        json_int(&value, &s) == 0)
-        *(int64_t *)ctx = s;
-    return err;
+    if (err < 0 || value.kind != JSON_NUMBER || json_int(&value, &s) < 0)
+        return err;
+    if (span_equal(name, SPAN_LITERAL("enqueued_at")))
+        t->enqueued = s;
+    else if (span_equal(name, SPAN_LITERAL("started_at")))
+        t->started = s;
+    else if (span_equal(name, SPAN_LITERAL("completed_at")))
+        t->completed = s;
+    return 0;
 }
 
-/* An imported job brings the time along at which it was enqueued over there. */
-static int64_t enqueued_at(const struct job_view *v, struct arena *arena)
+/* An imported job has brought its times in its attributes. Of those, what an attempt changes holds
+ * until the first attempt here. The view `queue` of the stores has the same rule. */
+static struct job_times times_of(const struct job_view *v, struct arena *arena)
 {
-    int64_t at = id_time(v->job.id_hi).ms / 1000;
+    const struct job *j = &v->job;
+    struct wall_time started = j->state == STATE_RUNNING ? j->since : v->started_at;
+    struct job_times t = {id_time(j->id_hi).ms / 1000, started.ms / 1000, j->since.ms / 1000};
+    struct job_times brought = t;
     struct json_reader r;
     if (v->extra.attributes.len == 0)
-        return at;
+        return t;
     json_open(&r, v->extra.attributes);
-    int err = json_object(&r, arena, take_enqueued_at, &at);
+    int err = json_object(&r, arena, take_time, &brought);
     (void)err; /* attributes that cannot be read say nothing */
-    return at;
+    if (started.ms == 0)
+        return brought;
+    t.enqueued = brought.enqueued;
+    return t;
 }
 
-static void write_seconds(struct json_writer *w, const char *key, struct wall_time t, bool shown)
+static void write_seconds(struct json_writer *w, const char *key, int64_t seconds, bool shown)
 {
     json_write_key(w, key);
-    if (shown && t.ms != 0)
-        json_write_int(w, t.ms / 1000);
+    if (shown && seconds != 0)
+        json_write_int(w, seconds);
     else
         json_write_null(w);
 }
@@ -161,10 +178,10 @@ void job_dict_members(struct json_writer *w, const struct job_view *v, struct ar
     write_int(w, "priority", j->priority);
     write_text_or_null(w, "error", error, dead);
     write_text_or_null(w, "results_json", v->result, done && v->result_kind != PAYLOAD_NONE);
-    write_int(w, "enqueued_at", enqueued_at(v, arena));
-    write_seconds(w, "started_at", j->state == STATE_RUNNING ? j->since : v->started_at,
-                  !(STATE_BIT(j->state) & STATES_WAITING));
-    write_seconds(w, "completed_at", j->since, dead || done);
+    struct job_times times = times_of(v, arena);
+    write_int(w, "enqueued_at", times.enqueued);
+    write_seconds(w, "started_at", times.started, !(STATE_BIT(j->state) & STATES_WAITING));
+    write_seconds(w, "completed_at", times.completed, dead || done);
 }
 
 /* ---- refusals ---- */

@@ -45,7 +45,7 @@ static const char *refuse_enqueue(const struct router *r, const struct op *op)
     if (old && router_child_by_number(r, router_slot(old)) != router_child_of(r, op->enqueue.queue))
         return "the dead job and this queue are kept by different backends, which cannot commit "
                "together: requeue the job itself";
-    if (op->enqueue.moved || op->enqueue.id.seq)
+    if ((op->enqueue.moved && op->enqueue.moved->seq) || op->enqueue.id.seq)
         return "a job that brings its id can only be given to the backend itself";
     return op->enqueue.extra.undelivered.len > 0 && elsewhere(r, op->enqueue.queue)
                ? "the queue is on its own backend, and keys for undelivered jobs are kept "

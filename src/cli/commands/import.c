@@ -17,6 +17,7 @@
 #include "cli/transfer/import_alerts.h"
 #include "cli/transfer/import_keys.h"
 #include "cli/transfer/import_nomarr.h"
+#include "cli/transfer/web_types.h"
 
 #define BATCH_JOBS 1000
 #define BATCH_BYTES ((size_t)8 << 20) /* of lines in one request, unless a single one is larger */
@@ -38,6 +39,7 @@ struct import {
     uint64_t schedules_made, schedules_kept;
     struct import_keys keys;
     struct import_alerts alerts;
+    struct web_types types;                        /* --nomarr */
     uint64_t made, changed, kept;                  /* queues */
     uint64_t imported, existing, skipped, refused; /* jobs; refused: lines of any kind */
     bool ended;                                    /* the last line has come */
@@ -158,6 +160,7 @@ static int batch_add(struct import *im, struct span job)
     return CLIENT_DONE;
 }
 
+/* Of an export: its done jobs belong to the server that did them. */
 static int job_take(struct import *im, struct span job)
 {
     struct span state = client_answer_text(job, "state", &im->s->arena);
@@ -493,9 +496,24 @@ static int import_run(struct import *im, const char *word)
 
 /* ---- another program's database ---- */
 
+static int nomarr_row_type(void *ctx, uint64_t number, struct span type)
+{
+    struct import *im = ctx;
+    char why[128];
+    if (web_types_has(&im->types, type))
+        return CLIENT_DONE;
+    snprintf(why, sizeof why, "the server has no queue type %.*s",
+             (int)(type.len < 64 ? type.len : 64), type.at);
+    refuse(im, number, span_text(why));
+    return CLIENT_DONE;
+}
+
+/* The types of all rows are known by now. */
 static int nomarr_queue(void *ctx, struct span queue)
 {
     struct import *im = ctx;
+    if (im->types.rows > 0)
+        return web_types_complain(&im->types);
     im->lines.number++;
     return queue_take(im, queue);
 }
@@ -504,7 +522,7 @@ static int nomarr_job(void *ctx, uint64_t number, struct span job)
 {
     struct import *im = ctx;
     im->lines.number = number;
-    int status = job_take(im, job);
+    int status = batch_add(im, job);
     if (im->job_count == 0)
         arena_reset(&im->s->arena);
     return status;
@@ -517,9 +535,13 @@ static void nomarr_wrong(void *ctx, uint64_t number, const char *why)
 
 static int nomarr_run(struct import *im, const char *file)
 {
-    const struct nomarr_take take = {im, nomarr_queue, nomarr_job, nomarr_wrong};
+    const struct nomarr_take take = {im, nomarr_row_type, nomarr_queue, nomarr_job, nomarr_wrong};
     im->unit = "row";
-    int status = import_nomarr(file, &take, &im->s->note);
+    web_types_init(&im->types);
+    int status = web_types_ask(&im->types, im->s);
+    if (status == CLIENT_DONE)
+        status = import_nomarr(file, &take, &im->s->note);
+    web_types_done(&im->types);
     if (status < 0)
         status = client_complain(CLIENT_USAGE, "%s", im->s->note.text);
     else if (status == CLIENT_DONE)

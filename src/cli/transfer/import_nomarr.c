@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A row becomes a job of the queue webqueue.TYPE, as the API webqueue makes them: path as payload
  * and unique key, library as group. The old id with its time makes the import repeatable, also of
- * several databases; the time stays visible as enqueued_at. */
+ * several databases. The row's times are kept as attributes: the API webqueue and the view `queue`
+ * show them, and the retention period begins with the import. */
 #include "cli/transfer/import_nomarr.h"
 
 #include <inttypes.h>
@@ -79,11 +80,20 @@ static int type_take(void *ctx, struct span type)
     return give(run, &w, NULL);
 }
 
+static bool ended(const struct nomarr_row *row)
+{
+    return row->status == NOMARR_COMPLETED || row->status == NOMARR_ERROR;
+}
+
 static void write_attributes(struct json_writer *w, const struct nomarr_row *row)
 {
     json_write_key(w, "attributes");
     json_write_object(w);
     write_int(w, "enqueued_at", row->enqueued_at);
+    if (ended(row) && row->started_at)
+        write_int(w, "started_at", row->started_at);
+    if (ended(row) && row->completed_at)
+        write_int(w, "completed_at", row->completed_at);
     json_write_object_end(w);
 }
 
@@ -94,11 +104,14 @@ static void write_state(struct json_writer *w, const struct nomarr_row *row)
                                          [NOMARR_COMPLETED] = "done",
                                          [NOMARR_ERROR] = "dead"};
     write_text(w, "state", states[row->status]);
-    if (row->status != NOMARR_ERROR)
+    if (row->status == NOMARR_ERROR) {
+        write_text(w, "reason", "failed");
+        write_int(w, "failures", 1);
+    }
+    if (!ended(row))
         return;
-    write_text(w, "reason", "failed");
-    write_int(w, "failures", 1);
     write_span_if(w, "error", row->error);
+    write_span_if(w, "result_json", row->results);
 }
 
 static void wrong_take(void *ctx, int64_t id, const char *sentence)
@@ -107,12 +120,29 @@ static void wrong_take(void *ctx, int64_t id, const char *sentence)
     run->take->wrong(run->take->ctx, (uint64_t)id, sentence);
 }
 
+static int row_type_take(void *ctx, int64_t id, struct span queue_type)
+{
+    struct nomarr_run *run = ctx;
+    return run->take->row_type(run->take->ctx, (uint64_t)id, queue_type);
+}
+
+static int results_check(struct span results, struct err_note *note)
+{
+    const char *error;
+    size_t at;
+    if (results.len == 0 || json_check(results, &error, &at) == 0)
+        return 0;
+    return err_note_set(note, -ERR_INVALID, "its results_json is not JSON at byte %zu: %s", at,
+                        error);
+}
+
 static int row_take(void *ctx, const struct nomarr_row *row)
 {
     struct nomarr_run *run = ctx;
     struct json_writer w;
     struct err_note note;
-    if (validate_text("its path", row->path, WEBQUEUE_PATH_BYTES_MAX, &note) < 0) {
+    if (validate_text("its path", row->path, WEBQUEUE_PATH_BYTES_MAX, &note) < 0 ||
+        results_check(row->results, &note) < 0) {
         wrong_take(run, row->id, note.text);
         return 0;
     }
@@ -135,7 +165,7 @@ static int row_take(void *ctx, const struct nomarr_row *row)
 int import_nomarr(const char *file, const struct nomarr_take *take, struct err_note *note)
 {
     struct nomarr_run run = {.take = take};
-    const struct nomarr_sink sink = {&run, type_take, row_take, wrong_take};
+    const struct nomarr_sink sink = {&run, row_type_take, type_take, row_take, wrong_take};
     buf_init(&run.text);
     arena_init(&run.arena);
     int err = nomarr_read(file, &sink, note);

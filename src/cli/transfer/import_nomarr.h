@@ -7,10 +7,12 @@
 #include "base/err.h"
 #include "base/span.h"
 
-/* The objects of "queue" and "job" lines, queues first, jobs in the order in which they were
- * enqueued; `number` is the row's id. A return other than 0 ends the reading. */
+/* The type of every row; then the objects of "queue" and "job" lines, queues first, jobs in the
+ * order in which they were enqueued; `number` is the row's id. A return other than 0 ends the
+ * reading. */
 struct nomarr_take {
     void *ctx;
+    int (*row_type)(void *ctx, uint64_t number, struct span queue_type);
     int (*queue)(void *ctx, struct span queue);
     int (*job)(void *ctx, uint64_t number, struct span job);
     void (*wrong)(void *ctx, uint64_t number, const char *why); /* a row that is left out */

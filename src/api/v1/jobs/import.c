@@ -17,6 +17,11 @@
 #define OLD_ID_BYTES_MAX 128
 #define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
 
+/* A payload or a result: at most one of the four. */
+struct body_in {
+    struct span json, json_text, text, base64;
+};
+
 struct import_in {
     struct job_texts; /* its members are members of this struct */
     struct span id, queue;
@@ -26,7 +31,7 @@ struct import_in {
     int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
     struct backoff backoff;
     struct wall_time run_at, expires_at;
-    struct span payload, payload_json, payload_text, payload_base64;
+    struct body_in payload, result;
     struct span error, error_type, stack;
     struct texts_in undelivered;
     uint64_t damaged;                         /* enum job_damage */
@@ -61,10 +66,14 @@ static const struct field rows[] = {
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
     JOB_TEXT_FIELDS /* of the job */
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
-    {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, 0},
-    {"payload_json", FIELD_TEXT, AT(payload_json), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
-    {"payload_text", FIELD_TEXT, AT(payload_text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
-    {"payload_base64", FIELD_TEXT, AT(payload_base64), 0, BASE64_MAX, NULL, 0},
+    {"payload", FIELD_RAW, AT(payload.json), 0, 0, NULL, 0},
+    {"payload_json", FIELD_TEXT, AT(payload.json_text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
+    {"payload_text", FIELD_TEXT, AT(payload.text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
+    {"payload_base64", FIELD_TEXT, AT(payload.base64), 0, BASE64_MAX, NULL, 0},
+    {"result", FIELD_RAW, AT(result.json), 0, 0, NULL, 0},
+    {"result_json", FIELD_TEXT, AT(result.json_text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
+    {"result_text", FIELD_TEXT, AT(result.text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
+    {"result_base64", FIELD_TEXT, AT(result.base64), 0, BASE64_MAX, NULL, 0},
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
     {"error_type", FIELD_CUT, AT(error_type), 0, LIMIT_ERROR_TYPE_BYTES, NULL, 0},
     {"stack", FIELD_CUT, AT(stack), 0, LIMIT_STACK_BYTES, NULL, 0},
@@ -96,52 +105,71 @@ static int no_memory(struct import *im)
     return -ERR_INVALID;
 }
 
-/* ---- payload ---- */
+/* ---- payload and result ---- */
 
-static int take_base64(struct import *im)
+static int take_base64(struct import *im, const char *name, struct span text, struct span *ret)
 {
-    struct span text = im->in.payload_base64;
     char *bytes = arena_alloc(im->reader.arena, base64_decoded_max(text.len) + 1);
     size_t len;
     if (!bytes)
         return no_memory(im);
     if (base64_decode(text, bytes, &len) < 0)
-        return wrong(im, "payload_base64", "payload_base64 is not base 64 with padding (RFC 4648)");
-    im->op->payload = span_of(bytes, len);
+        return wrong(im, name, "%s is not base 64 with padding (RFC 4648)", name);
+    *ret = span_of(bytes, len);
     return 0;
 }
 
-static int take_json(struct import *im)
+static int take_json(struct import *im, const char *name, struct span text, struct span *ret)
 {
     const char *error;
     size_t at;
-    if (json_check(im->in.payload_json, &error, &at) < 0)
-        return wrong(im, "payload_json", "payload_json is a text that is not JSON at byte %zu: %s",
-                     at, error);
-    im->op->payload = im->in.payload_json;
+    if (json_check(text, &error, &at) < 0)
+        return wrong(im, name, "%s is a text that is not JSON at byte %zu: %s", name, at, error);
+    *ret = text;
     return 0;
 }
 
-/* How a payload can be spelled: JSON as it stands, JSON as a text (for what has line breaks), text,
+/* How a body can be spelled: JSON as it stands, JSON as a text (for what has line breaks), text,
  * bytes. Without any the job has none. */
-static int take_payload(struct import *im)
+static int take_body(struct import *im, const char *const forms[4], const struct body_in *in,
+                     uint8_t *ret_kind, struct span *ret)
 {
-    static const char *const forms[] = {"payload", "payload_json", "payload_text",
-                                        "payload_base64"};
     const char *given = NULL;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    for (size_t i = 0; i < 4; i++) {
         if (!fields_has(&im->reader, forms[i]))
             continue;
         if (given)
             return wrong(im, forms[i], "both %s and %s are given; give one of them", given,
                          forms[i]);
         given = forms[i];
-        im->op->payload_kind = i < 2 ? PAYLOAD_JSON : PAYLOAD_BYTES;
+        *ret_kind = i < 2 ? PAYLOAD_JSON : PAYLOAD_BYTES;
     }
-    im->op->payload = im->in.payload.len > 0 ? im->in.payload : im->in.payload_text;
+    *ret = in->json.len > 0 ? in->json : in->text;
     if (given == forms[1])
-        return take_json(im);
-    return given == forms[3] ? take_base64(im) : 0;
+        return take_json(im, given, in->json_text, ret);
+    return given == forms[3] ? take_base64(im, given, in->base64, ret) : 0;
+}
+
+static int take_payload(struct import *im)
+{
+    static const char *const forms[] = {"payload", "payload_json", "payload_text",
+                                        "payload_base64"};
+    return take_body(im, forms, &im->in.payload, &im->op->payload_kind, &im->op->payload);
+}
+
+/* Only a job that has ended has a result; one that runs again here gives its own. */
+static int take_result(struct import *im)
+{
+    static const char *const forms[] = {"result", "result_json", "result_text", "result_base64"};
+    struct job_moved moved = {0};
+    int err = take_body(im, forms, &im->in.result, &moved.result_kind, &moved.result);
+    if (err < 0)
+        return err;
+    bool done = im->in.state == STATE_DONE;
+    if (!done && (im->in.state != STATE_DEAD || moved.result_kind == PAYLOAD_NONE))
+        return 0;
+    im->op->moved = arena_copy(im->reader.arena, &moved, sizeof moved);
+    return im->op->moved ? 0 : no_memory(im);
 }
 
 /* ---- attributes ---- */
@@ -206,13 +234,11 @@ static int take_damage(struct import *im)
 static int take_past(struct import *im)
 {
     const struct import_in *in = &im->in;
-    bool dead = in->state == STATE_DEAD;
-    if (in->state == STATE_DONE || in->state == STATE_CANCELLED)
-        return wrong(im, "state",
-                     "the job is %s; only jobs that wait, run or are dead can be imported",
-                     state_name((enum job_state)in->state));
+    bool dead = in->state == STATE_DEAD, ended = dead || in->state == STATE_DONE;
+    if (in->state == STATE_CANCELLED)
+        return wrong(im, "state", "the job is cancelled; any other job can be imported");
     struct job_past past = {
-        .state = dead ? STATE_DEAD : STATE_READY,
+        .state = ended ? in->state : STATE_READY,
         .reason = fields_has(&im->reader, "reason") ? in->reason
                   : dead                            ? REASON_FAILED
                                                     : REASON_NONE,
@@ -289,8 +315,9 @@ static int take_job(struct import *im)
     if (in->undelivered.count > 0 &&
         kv_keys_pack(im->reader.arena, in->undelivered, &op->extra.undelivered) < 0)
         return no_memory(im);
-    static int (*const steps[])(struct import *) = {
-        take_names, take_damage, take_past, take_options, take_attributes, take_payload, take_key};
+    static int (*const steps[])(struct import *) = {take_names,   take_damage,     take_past,
+                                                    take_options, take_attributes, take_payload,
+                                                    take_result,  take_key};
     int err = 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && err == 0; i++)
         err = steps[i](im);

@@ -161,11 +161,11 @@ static void emit_attempt(struct engine *e, uint64_t seq, const struct attempt_vi
 }
 
 /* What it went through. None of it happened here. */
-static void emit_moved(struct engine *e, const struct op_enqueue *want)
+static void emit_moved(struct engine *e, const struct op_enqueue *want, uint64_t seq)
 {
     const struct job_moved *m = want->moved;
     struct record rec = {.kind = REC_JOB_NOTED,
-                         .job_noted = {.seq = m->seq,
+                         .job_noted = {.seq = seq,
                                        .has_result = m->result_kind != PAYLOAD_NONE,
                                        .has_error = want->past->error.len > 0,
                                        .result_kind = m->result_kind,
@@ -175,7 +175,7 @@ static void emit_moved(struct engine *e, const struct op_enqueue *want)
     if (rec.job_noted.has_result || rec.job_noted.has_error)
         engine_emit_silent(e, &rec);
     for (uint32_t i = 0; i < m->attempt_count; i++)
-        emit_attempt(e, m->seq, &m->attempts[i]);
+        emit_attempt(e, seq, &m->attempts[i]);
 }
 
 static void emit_undelivered(struct engine *e, struct span keys, uint64_t seq)
@@ -196,7 +196,7 @@ struct live *enqueue_emit(struct engine *e, struct enqueue_plan *p)
         j->seq = e->seq_next;
     if (want->moved) {
         engine_emit_silent(e, &p->rec);
-        emit_moved(e, want);
+        emit_moved(e, want, j->seq);
     } else {
         engine_emit(e, &p->rec);
         if (want->past && want->past->error.len)

@@ -415,8 +415,8 @@ SELECT seq AS id,
     coalesce(${imported_time(enqueued_at)}, (id_hi >> 16) / 1000) AS enqueued_at,
     CASE WHEN state >= ${running} THEN coalesce(nullif(started_at, 0) / 1000, ${imported_time(started_at)}) END
         AS started_at,
-    CASE WHEN state IN (${done}, ${dead}) THEN coalesce(${imported_time(completed_at)}, since / 1000) END
-        AS completed_at
+    CASE WHEN state IN (${done}, ${dead}) THEN coalesce(CASE WHEN started_at = 0 THEN
+        ${imported_time(completed_at)} END, since / 1000) END AS completed_at
 FROM @job j
 WHERE state <> ${cancelled} AND EXISTS (SELECT FROM @queues q WHERE ${shown} AND q.name LIKE 'webqueue.%');
 

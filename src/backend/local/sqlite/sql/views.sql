@@ -85,7 +85,7 @@ WHERE ${row_shown}
 ORDER BY a.seq, a.position;
 
 -- name: view_queue
--- Jobs of the API webqueue, in its own terms; times are Unix seconds.
+-- Jobs of the API webqueue, in its own terms; times are Unix seconds. Attributes hold what an import brought.
 SELECT
     j.seq AS id,
     CAST(x.group_key AS INTEGER) AS library_id,
@@ -102,8 +102,10 @@ SELECT
         'timed_out' END END AS error,
     iif(j.state = ${done}, CAST(o.result AS TEXT), NULL) AS results_json,
     ifnull(json_extract(x.attributes, '$.enqueued_at'), (j.id_hi >> 16) / 1000) AS enqueued_at,
-    iif(j.state < ${running}, NULL, nullif(${row_started_at}, 0) / 1000) AS started_at,
-    iif(j.state IN (${done}, ${dead}), j.since / 1000, NULL) AS completed_at
+    iif(j.state < ${running}, NULL, ifnull(nullif(${row_started_at}, 0) / 1000,
+        json_extract(x.attributes, '$.started_at'))) AS started_at,
+    iif(j.state IN (${done}, ${dead}), ifnull(iif(j.token_counter = 0,
+        json_extract(x.attributes, '$.completed_at'), NULL), j.since / 1000), NULL) AS completed_at
 FROM jobs j
 JOIN queues q ON q.number = j.queue
 LEFT JOIN extra x ON x.seq = j.seq
