@@ -132,6 +132,8 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
             .holder = v->holder.seq,
             .has_body = v->has_body,
             .payload = v->has_body ? pool_span(&h->pool, v->payload) : (struct span){NULL, 0},
+            .progress = pool_span(&h->pool, v->progress),
+            .log = pool_span(&h->pool, v->log),
         };
         if (v->has_body && e->apart) {
             e->jobs[i].attributes = pool_span(&h->pool, v->extra.attributes);
@@ -141,6 +143,7 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
         h->hash = trace_hash_number(h->hash, v->job.state);
         h->hash = trace_hash_number(h->hash, v->token.counter);
         h->hash = trace_hash(h->hash, e->jobs[i].payload.at, e->jobs[i].payload.len);
+        h->hash = trace_hash(h->hash, e->jobs[i].log.at, e->jobs[i].log.len);
     }
 }
 
