@@ -107,7 +107,7 @@ const bodies = [
   { route: 'POST /v1/jobs/{id}/progress', fields: f.progress, fresh: withLease, base: (held) => ({ ...withToken(held), percent: '1', message: '"m"' }) },
   { route: 'POST /v1/jobs/{id}/log', fields: f.log, fresh: withLease, base: (held) => ({ ...withToken(held), lines: '["a"]' }) },
   // A lease that the worker does not have is reported at once, whatever wait_ms says.
-  { route: 'POST /v1/workers/{name}/heartbeat', fields: f.heartbeat, fresh: workerOf, base: () => ({ leases: '[{"id":"1","token":"1-1"}]' }) },
+  { route: 'POST /v1/workers/{name}/heartbeat', fields: f.heartbeat, fresh: workerOf, base: () => ({ leases: `[${f.lostLease}]` }) },
   { route: 'PATCH /v1/jobs/{id}', fields: f.patch, fresh: withJob, base: () => ({ priority: '1' }) },
   { route: 'POST /v1/jobs/{id}/cancel', fields: f.cancel, fresh: withJob },
   { route: 'POST /v1/jobs/{id}/requeue', fields: { delay_ms: f.job.delay_ms }, fresh: () => withJob({ delay_ms: 1000 }) },
@@ -202,6 +202,8 @@ describe('input', () => {
       await all(cases, async ({ route, field }) => refusalFault(await post(route, '{}'), 'missing_field', field));
       await all(cases, async ({ route, field }) => refusalFault(await post(route, ''), ['missing_field', 'malformed_json'], /claim|clock/.test(route) ? field : undefined));
       assert.equal(refusalFault(await post('PATCH /v1/jobs/{id}', '{}'), 'missing_field'), null);
+      const nothing = await post('POST /v1/jobs/{id}/progress', object(withToken(world.held)));
+      assert.equal(refusalFault(nothing, 'invalid_field'), null, 'a progress without anything to report');
       const pairs = [['POST /v1/queues/{queue}/jobs', 'delay_ms', 'run_at'], ['POST /v1/queues/{queue}/jobs', 'expires_at', 'expires_in_ms'], ['POST /v1/queues/{queue}/jobs', 'backoff_ms', 'backoff'], ['PUT /v1/queues/{queue}', 'backoff', 'backoff_ms'], ['POST /v1/jobs/{id}/fail', 'delay_ms', 'run_at'], ['POST /v1/jobs/{id}/release', 'delay_ms', 'run_at'], ['PATCH /v1/jobs/{id}', 'delay_ms', 'run_at'], ['POST /v1/queues/{queue}/pause', 'until', 'for_ms']];
       await all(pairs.map(([route, a, b]) => ({ title: `${route} ${a} ${b}`, route, a, b })), async ({ route, a, b }) => {
         const body = bodies.find((one) => one.route === route);
@@ -396,6 +398,17 @@ describe('input', () => {
     assert.deepEqual(figures.filter((one) => !line.test(one)), [], 'metrics stay readable');
     for (const name of names) assert.ok(figures.some((one) => one.includes(`queue=${JSON.stringify(name)}`)), name);
     for (const name of names) assert.equal((await send('DELETE', `/v1/queues/${encodeURIComponent(name)}`)).json.name, name);
+  });
+
+  test('names of workers: 1 to 128 bytes of UTF-8', async () => {
+    const beat = (name) => send('POST', `/v1/workers/${name}/heartbeat`, '{}');
+    for (const name of ['w', 'w'.repeat(127), 'w'.repeat(128), 'ü'.repeat(64), 'a/b "c"']) {
+      const answer = await beat(encodeURIComponent(name));
+      assert.equal(answer.status, 200, `${name}: ${answer.text}`);
+      assert.ok((await send('GET', '/v1/workers?limit=1000')).json.workers.some((one) => one.name === name), name);
+    }
+    for (const name of ['w'.repeat(129), 'ü'.repeat(64) + 'w']) assert.equal(refusalFault(await beat(encodeURIComponent(name)), 'invalid_field', 'name'), null, name);
+    assert.equal(refusalFault(await beat('%ff'), ['invalid_field', 'bad_request']), null);
   });
 
   test('payloads: the largest, the deepest', async () => {

@@ -23,6 +23,8 @@ export const percent = { kind: 'percent', nullable: true };
 export const json = (max) => ({ kind: 'json', max, nullable: true });
 export const lines = { kind: 'lines' };
 export const leases = { kind: 'leases' };
+/** A lease of a job that does not exist. */
+export const lostLease = '{"id":"9007199254740991","token":"1-1"}';
 
 const lease = int(100, 24 * hour);
 const states = ['scheduled', 'ready', 'running', 'done', 'dead', 'cancelled'];
@@ -41,14 +43,14 @@ export const policy = {
 export const job = {
   payload: raw, priority, ...when, unique: text(512), unique_mode: uniqueMode, max_attempts: int(1, 60000), max_crashes: int(1, 60000),
   lease_ms: lease, timeout_ms: int(0, 30 * 24 * hour), backoff_ms: steps, backoff, expires_at: time, expires_in_ms: int(1, year9999), group: text(512),
-  correlation_id: text(512), priority_label: text(64),
+  correlation_id: text(512), priority_label: text(64), kind: text(128),
 };
 /** Without the payloads, whose limits are those of whole bodies. */
 export const imported = {
   id: text(128), queue: text(200), state: word('scheduled', 'ready', 'running', 'dead'), reason: word('failed', 'lease_expired'), priority, priority_label: text(64),
   failures: int(0, 65535), crashes: int(0, 65535), max_attempts: int(1, 60000), max_crashes: int(1, 60000), lease_ms: lease,
   timeout_ms: int(0, 30 * 24 * hour), backoff, created_at: time,
-  run_at: time, expires_at: time, unique: text(512), group: text(512), correlation_id: text(512), error: cut, error_kind: word('app', 'business'),
+  run_at: time, expires_at: time, unique: text(512), group: text(512), correlation_id: text(512), kind: text(128), error: cut, error_type: cut, stack: cut, error_kind: word('app', 'business'),
   seq: int(0, int64.max), attempts: int(0, int64.max), state_since: time,
 };
 export const claim = { count: int(1, 1000), wait_ms: int(0, 60000), lease_ms: lease, worker: text(128) };
@@ -66,7 +68,7 @@ export const release = { token, reason: cut, ...when };
 export const listen = { prefetch: int(1, 1000), lease_ms: lease, worker: text(128) };
 export const patch = { priority, ...when, payload: raw };
 export const pause = { until: time, for_ms: int(1, year9999) };
-export const bulk = { states: words(...states), group: text(512), dry_run: bool };
+export const bulk = { states: words(...states), group: text(512), kind: text(128), dry_run: bool };
 export const cancel = { force: bool };
 
 const events = words('enqueued', 'dead', 'queue_deep');
@@ -78,7 +80,7 @@ export const queries = {
   '/v1/queues/{queue}/history': { from: time, to: time },
   '/v1/queues/{queue}/listen': { events, after: int(0, int64.max) },
   '/v1/jobs': {
-    queue: text(200), state: words(...states), group: text(512), unique: text(512), correlation_id: text(512), priority_min: int(int64.min, int64.max),
+    queue: text(200), state: words(...states), group: text(512), unique: text(512), correlation_id: text(512), kind: text(128), priority_min: int(int64.min, int64.max),
     priority_max: int(int64.min, int64.max), created_from: time, created_to: time, reason: words('failed', 'expired'), order: word('oldest', 'newest'),
     limit: int(1, 1000), payload: bool,
   },
@@ -128,7 +130,7 @@ const special = {
   percent: () => ['-1', '-0.001', '100.001', '1e400', '"50"'],
   json: (f) => [quoted('x'.repeat(f.max - 1)), quoted('ü'.repeat(f.max / 2))],
   lines: () => ['["a",1]', '[null]', '["\\ud800"]', '["a\\u0000"]', `[${quoted('x'.repeat(16385))}]`, `[${Array(1001).fill('"a"').join(',')}]`],
-  leases: () => ['[1]', '[null]', '[{}]', '[{"id":"1"}]', '[{"token":"1-1"}]', '[{"id":"x","token":"1-1"}]', '[{"id":"1","token":"x"}]', '[{"id":"1","token":"1-1","nonsense":1}]', `[${Array(1001).fill('{"id":"1","token":"1-1"}').join(',')}]`],
+  leases: () => ['[1]', '[null]', '[{}]', '[{"id":"1"}]', '[{"token":"1-1"}]', '[{"id":"x","token":"1-1"}]', '[{"id":"1","token":"x"}]', '[{"id":"1","token":"1-1","nonsense":1}]', `[${Array(1001).fill(lostLease).join(',')}]`],
   token: () => ['""', '"x"', '"1"', '"-1-1"', '"1-1 "', '"1-1-1"', `"${'9'.repeat(30)}-1"`, '"1-0x1"'],
 };
 
@@ -155,10 +157,10 @@ export function goodValues(field) {
     case 'steps': return ['[]', '[0]', manySteps(31), manySteps(32), `[${backoffMs}]`];
     case 'backoff': return ['{}', '{"type":"list","steps_ms":[]}', '{"type":"exponential","base_ms":0,"max_ms":0,"jitter_percent":0}', `{"jitter_percent":100,"max_ms":${backoffMs}}`];
     case 'raw': return Object.values(types);
-    case 'percent': return ['0', '0.01', '99.99', '100', '1e1'];
+    case 'percent': return ['0', '0.01', '99.99', '100', '1e1', 'null'];
     case 'json': return [...Object.values(types), quoted('x'.repeat(field.max - 3)), quoted('x'.repeat(field.max - 2))];
     case 'lines': return ['["a"]', '["", "b\\nc"]', `[${quoted('x'.repeat(16384))}]`, `[${Array(1000).fill('"a"').join(',')}]`];
-    case 'leases': return [`[${Array(1000).fill('{"id":"1","token":"1-1"}').join(',')}]`];
+    case 'leases': return ['[]', `[${Array(1000).fill(lostLease).join(',')}]`];
     default: return [];
   }
 }
