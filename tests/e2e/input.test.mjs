@@ -79,6 +79,7 @@ async function leavesNothing(act) {
 // Each body: where it goes, its members, and what it must have. `fresh` makes a place where a good
 // one succeeds.
 const queueOf = () => ({ queue: freshQueue('in') });
+const workerOf = () => ({ name: freshQueue('worker') });
 async function withJob(job = { payload: 1 }) {
   const queue = freshQueue('in');
   return { queue, id: (await enqueue(api, queue, job)).id };
@@ -103,6 +104,10 @@ const bodies = [
   { route: 'POST /v1/claim', fields: { ...f.claim, queues: f.texts }, fresh: withJob, base: ({ queue }) => ({ queues: JSON.stringify([queue]) }) },
   { route: 'POST /v1/queues/{queue}/listen', fields: f.listen, fresh: queueOf },
   ...['ack', 'fail', 'extend', 'release'].map((word) => ({ route: `POST /v1/jobs/{id}/${word}`, fields: f[word], fresh: withLease, base: withToken })),
+  { route: 'POST /v1/jobs/{id}/progress', fields: f.progress, fresh: withLease, base: (held) => ({ ...withToken(held), percent: '1', message: '"m"' }) },
+  { route: 'POST /v1/jobs/{id}/log', fields: f.log, fresh: withLease, base: (held) => ({ ...withToken(held), lines: '["a"]' }) },
+  // A lease that the worker does not have is reported at once, whatever wait_ms says.
+  { route: 'POST /v1/workers/{name}/heartbeat', fields: f.heartbeat, fresh: workerOf, base: () => ({ leases: `[${f.lostLease}]` }) },
   { route: 'PATCH /v1/jobs/{id}', fields: f.patch, fresh: withJob, base: () => ({ priority: '1' }) },
   { route: 'POST /v1/jobs/{id}/cancel', fields: f.cancel, fresh: withJob },
   { route: 'POST /v1/jobs/{id}/requeue', fields: { delay_ms: f.job.delay_ms }, fresh: () => withJob({ delay_ms: 1000 }) },
@@ -112,7 +117,7 @@ const noBody = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge
 const many = ['ack', 'fail', 'extend', 'release', 'import'].map((word) => `POST /v1/${word}`);
 const baseOf = (body, place) => body.base?.(place) ?? {};
 const [methodOf, patternOf] = [(route) => route.split(' ')[0], (route) => route.split(' ')[1]];
-const pathOf = (route, place) => patternOf(route).replace('{queue}', place.queue).replace('{id}', place.id);
+const pathOf = (route, place) => patternOf(route).replace('{queue}', place.queue).replace('{id}', place.id).replace('{name}', place.name);
 
 describe('input', () => {
   before(async () => {
@@ -133,7 +138,7 @@ describe('input', () => {
     const { code, stdout, stderr } = await run(['check', server.data]);
     assert.equal(code, 0, stdout + stderr);
   });
-  const place = (route) => ({ queue: world.queue, id: /PATCH|requeue|cancel/.test(route) ? world.waiting.id : world.held.id, token: world.held.token });
+  const place = (route) => ({ queue: world.queue, id: /PATCH|requeue|cancel/.test(route) ? world.waiting.id : world.held.id, token: world.held.token, name: 'worker' });
   const post = (route, text, headers) => send(methodOf(route), pathOf(route, place(route)), text, headers);
 
   // The APIs of other systems have their own tables in their own tests.
@@ -150,8 +155,9 @@ describe('input', () => {
       );
       await all(cases, async ({ body, name, value }) => {
         const answer = await post(body.route, object({ ...baseOf(body, place(body.route)), [name]: value }));
-        // Of a back-off the member inside may be named.
-        return refusalFault(answer, ['invalid_field', 'unknown_field'], name === 'backoff' ? undefined : name);
+        // Of a back-off and of a list of leases the member inside may be named.
+        const codes = name === 'leases' ? ['invalid_field', 'unknown_field', 'missing_field', 'invalid_id'] : ['invalid_field', 'unknown_field'];
+        return refusalFault(answer, codes, ['backoff', 'leases'].includes(name) ? undefined : name);
       });
     }));
 
@@ -190,14 +196,14 @@ describe('input', () => {
   test('what must be there and is not is named', () =>
     leavesNothing(async () => {
       const missing = { 'POST /v1/claim': 'queues', 'POST /v1/test/clock': 'advance_ms' };
-      for (const word of ['ack', 'fail', 'extend', 'release']) {
-        missing[`POST /v1/jobs/{id}/${word}`] = 'token';
-        missing[`POST /v1/${word}`] = 'jobs';
-      }
+      for (const word of ['ack', 'fail', 'extend', 'release', 'progress', 'log']) missing[`POST /v1/jobs/{id}/${word}`] = 'token';
+      for (const word of ['ack', 'fail', 'extend', 'release']) missing[`POST /v1/${word}`] = 'jobs';
       const cases = Object.entries(missing).map(([route, field]) => ({ title: route, route, field }));
       await all(cases, async ({ route, field }) => refusalFault(await post(route, '{}'), 'missing_field', field));
       await all(cases, async ({ route, field }) => refusalFault(await post(route, ''), ['missing_field', 'malformed_json'], /claim|clock/.test(route) ? field : undefined));
       assert.equal(refusalFault(await post('PATCH /v1/jobs/{id}', '{}'), 'missing_field'), null);
+      const nothing = await post('POST /v1/jobs/{id}/progress', object(withToken(world.held)));
+      assert.equal(refusalFault(nothing, 'invalid_field'), null, 'a progress without anything to report');
       const pairs = [['POST /v1/queues/{queue}/jobs', 'delay_ms', 'run_at'], ['POST /v1/queues/{queue}/jobs', 'expires_at', 'expires_in_ms'], ['POST /v1/queues/{queue}/jobs', 'backoff_ms', 'backoff'], ['PUT /v1/queues/{queue}', 'backoff', 'backoff_ms'], ['POST /v1/jobs/{id}/fail', 'delay_ms', 'run_at'], ['POST /v1/jobs/{id}/release', 'delay_ms', 'run_at'], ['PATCH /v1/jobs/{id}', 'delay_ms', 'run_at'], ['POST /v1/queues/{queue}/pause', 'until', 'for_ms']];
       await all(pairs.map(([route, a, b]) => ({ title: `${route} ${a} ${b}`, route, a, b })), async ({ route, a, b }) => {
         const body = bodies.find((one) => one.route === route);
@@ -392,6 +398,17 @@ describe('input', () => {
     assert.deepEqual(figures.filter((one) => !line.test(one)), [], 'metrics stay readable');
     for (const name of names) assert.ok(figures.some((one) => one.includes(`queue=${JSON.stringify(name)}`)), name);
     for (const name of names) assert.equal((await send('DELETE', `/v1/queues/${encodeURIComponent(name)}`)).json.name, name);
+  });
+
+  test('names of workers: 1 to 128 bytes of UTF-8', async () => {
+    const beat = (name) => send('POST', `/v1/workers/${name}/heartbeat`, '{}');
+    for (const name of ['w', 'w'.repeat(127), 'w'.repeat(128), 'ü'.repeat(64), 'a/b "c"']) {
+      const answer = await beat(encodeURIComponent(name));
+      assert.equal(answer.status, 200, `${name}: ${answer.text}`);
+      assert.ok((await send('GET', '/v1/workers?limit=1000')).json.workers.some((one) => one.name === name), name);
+    }
+    for (const name of ['w'.repeat(129), 'ü'.repeat(64) + 'w']) assert.equal(refusalFault(await beat(encodeURIComponent(name)), 'invalid_field', 'name'), null, name);
+    assert.equal(refusalFault(await beat('%ff'), ['invalid_field', 'bad_request']), null);
   });
 
   test('payloads: the largest, the deepest', async () => {

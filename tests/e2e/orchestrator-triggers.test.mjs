@@ -168,7 +168,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
 
   for (const [how, end, word] of [
     ['dies', (api, held) => api.post(`/v1/jobs/${held.id}/fail`, { token: held.token, error: 'broke', retry: false }), 'FAILED'],
-    ['is cancelled', (api, held) => api.post(`/v1/jobs/${held.id}/cancel`), 'DELETED'],
+    ['is cancelled', (api, held) => api.post(`/v1/jobs/${held.id}/cancel`, { force: true }), 'DELETED'],
   ]) {
     test(`ORC-19 a job that is retried keeps its items; one that ${how} lets them fail by their queue's policy`, async () => {
       const { api } = use;

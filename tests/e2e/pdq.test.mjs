@@ -267,7 +267,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     await api.post(`/v1/jobs/${id}/ack`, { token: third.token });
     const { history } = (await api.get(`/v1/jobs/${id}`)).json;
     const shown = history.map(({ number, worker, outcome, error }) => [number, worker, outcome, error ?? null]);
-    if (!faulty(use)) assert.deepEqual(shown, [[1, 'ann', 'failed', 'first'], [2, 'bob', 'crashed', null], [3, 'cid', 'done', null]]);
+    if (!faulty(use)) assert.deepEqual(shown, [[1, 'ann', 'failed', 'first'], [2, 'bob', 'lease_expired', null], [3, 'cid', 'done', null]]);
     for (const one of history.filter((each) => each.outcome !== 'running')) assert.ok(Date.parse(one.started_at) <= Date.parse(one.ended_at));
   });
 });

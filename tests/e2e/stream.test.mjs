@@ -123,8 +123,12 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
     const slow = await listen(server, r, { prefetch: 1 }).opened;
     await many(api, r, 3);
     const held = await nextJob(slow);
-    const cancelled = await api.post(`/v1/jobs/${held.id}/cancel`);
+    const requested = await api.post(`/v1/jobs/${held.id}/cancel`);
+    assert.equal(requested.status, 202, requested.text);
+    assert.equal(requested.json.state, 'running', 'the worker still holds the job');
+    const cancelled = await api.post(`/v1/jobs/${held.id}/cancel`, { force: true });
     assert.equal(cancelled.status, 200, cancelled.text);
+    assert.equal(cancelled.json.state, 'cancelled');
     assert.equal((await nextJob(slow)).payload, 1);
     await api.delete(`/v1/queues/${r}`);
     await enqueue(api, r, { payload: 'afresh' });

@@ -20,6 +20,7 @@ static void fill_job(struct world *w, struct op *op)
     op->job.want_body = chance(w, 80);
     op->job.force = op->kind == OP_CANCEL && chance(w, 40);
     op->job.want_attempts = op->kind == OP_GET && chance(w, 30);
+    op->job.want_log = op->job.want_attempts && chance(w, 50);
     if (op->kind == OP_REQUEUE && chance(w, 30))
         op->job.delay_ms = between(w, 1, 1500);
 }
@@ -127,6 +128,7 @@ static const struct {
     {FEATURE_READS, OP_QUEUE_GET, 4, fill_queue},
     {FEATURE_READS, OP_QUEUE_LIST, 1, fill_queue},
     {FEATURE_READS, OP_WORKERS, 2, fill_nothing},
+    {FEATURE_READS, OP_REGISTRY, 1, fill_nothing},
     {FEATURE_LISTS, OP_LIST, 3, fill_list},
     {FEATURE_LISTS, OP_EXCEPTIONS, 2, fill_exceptions},
     {FEATURE_WALL_LEAPS, OP_ACCEPT_CLOCK, 2, fill_nothing},

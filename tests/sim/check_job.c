@@ -451,6 +451,7 @@ static void check_view(struct checker *c, const struct hist_job *j)
     k->crash_min = k->crash_max = j->job.crashes;
     if (j->job.state == STATE_RUNNING)
         view_lease(c, k, j);
+    check_report(c, k, j);
     if (j->job.state == STATE_SCHEDULED) {
         k->run_at = j->job.run_at.ms;
         k->run_set = c->e->mono;

@@ -168,7 +168,8 @@ void check_claim(struct checker *c)
         check_order(c);
 }
 
-/* ---- ack, fail, extend, release -------------------------------------------------------------- */
+/* ---- ack, fail, extend, release, progress, log
+ * -------------------------------------------------------------- */
 
 static void count_failure(struct know *k, bool sure)
 {
@@ -208,7 +209,7 @@ static unsigned effect(struct checker *c, struct know *k, bool sure)
     const struct op *op = &c->e->op;
     if (op->kind == OP_ACK)
         return CAN(STATE_DONE);
-    if (op->kind == OP_EXTEND)
+    if (op->kind == OP_EXTEND || op->kind == OP_PROGRESS || op->kind == OP_LOG)
         return CAN(STATE_RUNNING);
     bool counts = sure && k->lease.cancel == CANCEL_NONE;
     if (op->kind == OP_FAIL) {
@@ -220,6 +221,12 @@ static unsigned effect(struct checker *c, struct know *k, bool sure)
     unsigned can = lease_end_states(c, k);
     count_crash(k, counts);
     return can;
+}
+
+/* Without lease_ms a report of progress leaves the lease as it is. */
+static bool extends(const struct op *op)
+{
+    return op->kind == OP_EXTEND || (op->kind == OP_PROGRESS && op->lease.lease_ms);
 }
 
 static void set_extended(struct checker *c, struct know *k, bool sure)
@@ -243,7 +250,7 @@ static void lease_op_maybe(struct checker *c, struct know *k)
         return;
     k->can |= effect(c, k, false);
     k->run_at = RUN_AT_UNKNOWN;
-    if (c->e->op.kind == OP_EXTEND)
+    if (extends(&c->e->op))
         set_extended(c, k, false);
 }
 
@@ -270,7 +277,7 @@ static void lease_op_done(struct checker *c, struct know *k)
               (unsigned long long)k->seq, op_kind_name(c->e->op.kind), state_name(r->state),
               states_text(can));
     narrow(c, k, STATE_BIT(r->state));
-    if (c->e->op.kind == OP_EXTEND)
+    if (extends(&c->e->op))
         set_extended(c, k, true);
     if (r->state == STATE_SCHEDULED || r->state == STATE_READY) {
         k->run_at = r->state == STATE_SCHEDULED ? r->run_at.ms : 0;

@@ -16,10 +16,12 @@
  *      sees                                             does not see
  *  C1  a confirmed job that is answered as not found,   a job lost and never asked for again: the
  *      finished or dead, when nothing could have        simulator therefore asks for every job at
- *      ended it                                         the end
+ *      ended it; at the end, a confirmed log line or    the end; earlier leases' progress
+ *      the newest progress of a lease that is missing
  *  C2  a job that no request made; two jobs under one   the payload of jobs shown without a body;
  *      idempotency key; a payload that was never sent   what became of an enqueue that never showed
- *      for this job; a job back after removal
+ *      for this job; a job back after removal;
+ *      progress or a log line that no one sent
  *  C3  a claim of a job that surely is done, cancelled  an ack undone before anyone claims again,
  *      or removed; a success that names one             unless a read shows it
  *  C4  a claim while an earlier lease surely lives; a   the last moments of a lease, if its reply
@@ -125,6 +127,8 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_FAIL] = check_lease_op,
     [OP_EXTEND] = check_lease_op,
     [OP_RELEASE] = check_lease_op,
+    [OP_PROGRESS] = check_lease_op,
+    [OP_LOG] = check_lease_op,
     [OP_RELEASE_CLAIM] = check_release_claim,
     [OP_CANCEL] = check_cancel,
     [OP_REQUEUE] = check_requeue,
@@ -141,6 +145,7 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_PEEK] = check_peek,
     [OP_LIST] = check_list,
     [OP_WORKERS] = check_nothing,
+    [OP_REGISTRY] = check_nothing,
     [OP_ACCEPT_CLOCK] = check_nothing,
     [OP_EXCEPTIONS] = check_nothing,
     [OP_KV_COMMIT] = check_nothing,

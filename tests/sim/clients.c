@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "core/progress.h"
 #include "sim/world.h"
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -310,6 +311,33 @@ static void extend(struct world *w, uint32_t task)
     schedule(w, between(w, 0, t.lease_ms), SIM_TASK, task, 0);
 }
 
+static void progress(struct world *w, const struct task *t)
+{
+    uint32_t number;
+    struct op_lease *op = &task_call(w, t, OP_PROGRESS, &number)->op.lease;
+    struct progress *p = pool_alloc(&w->pool, sizeof(*p));
+    p->message = pool_text(&w->pool, "progress of %llu in #%u", (unsigned long long)t->seq, number);
+    p->has_percent = chance(w, 50);
+    p->percent_100 = p->has_percent ? (uint16_t)between(w, 0, 10000) : 0;
+    op->progress = p;
+    if (chance(w, 40))
+        op->lease_ms = (uint32_t)between(w, LIMIT_LEASE_MS_MIN, w->plan.lease_ms);
+    call_send(w, number);
+}
+
+static void log_lines(struct world *w, const struct task *t)
+{
+    uint32_t number;
+    struct op_lease *op = &task_call(w, t, OP_LOG, &number)->op.lease;
+    uint32_t count = (uint32_t)between(w, 1, 3);
+    struct span *lines = pool_alloc(&w->pool, count * sizeof(*lines));
+    for (uint32_t i = 0; i < count; i++)
+        lines[i] = pool_text(&w->pool, "line %u of #%u", i, number);
+    op->lines = lines;
+    op->line_count = chance(w, 2) ? 0 : count; /* none: refused */
+    call_send(w, number);
+}
+
 void client_task(struct world *w, uint32_t task)
 {
     if (w->draining)
@@ -318,6 +346,8 @@ void client_task(struct world *w, uint32_t task)
     const struct plan *p = &w->plan;
     unsigned roll = (unsigned)between(w, 0, 99);
     bool again = t->steps++ > 0 && t->steps > 4;
+    if (has(p, FEATURE_EXTENDS) && chance(w, 25)) /* and what comes next may overtake it */
+        chance(w, 50) ? progress(w, t) : log_lines(w, t);
     if (again || roll < 45)
         finish(w, t);
     else if (roll < 62 && has(p, FEATURE_FAILS))

@@ -9,7 +9,7 @@
 #include "ops/op.h"
 #include "sim/plan.h"
 
-#define COVERAGE_RECORDS 128
+#define COVERAGE_RECORDS 256 /* a kind is one byte */
 
 #define FAULT_TABLE(X)                                                                             \
     X(CRASH)                                                                                       \

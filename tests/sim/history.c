@@ -12,6 +12,8 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_FAIL] = "fail",
     [OP_EXTEND] = "extend",
     [OP_RELEASE] = "release",
+    [OP_PROGRESS] = "progress",
+    [OP_LOG] = "log",
     [OP_RELEASE_CLAIM] = "unclaim",
     [OP_CANCEL] = "cancel",
     [OP_REQUEUE] = "requeue",
@@ -28,6 +30,7 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_PEEK] = "peek",
     [OP_LIST] = "list",
     [OP_WORKERS] = "workers",
+    [OP_REGISTRY] = "registry",
     [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_EXCEPTIONS] = "exceptions",
     [OP_KV_COMMIT] = "kv_commit",
@@ -129,6 +132,8 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
             .holder = v->holder.seq,
             .has_body = v->has_body,
             .payload = v->has_body ? pool_span(&h->pool, v->payload) : (struct span){NULL, 0},
+            .progress = pool_span(&h->pool, v->progress),
+            .log = pool_span(&h->pool, v->log),
         };
         if (v->has_body && e->apart) {
             e->jobs[i].attributes = pool_span(&h->pool, v->extra.attributes);
@@ -138,6 +143,7 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
         h->hash = trace_hash_number(h->hash, v->job.state);
         h->hash = trace_hash_number(h->hash, v->token.counter);
         h->hash = trace_hash(h->hash, e->jobs[i].payload.at, e->jobs[i].payload.len);
+        h->hash = trace_hash(h->hash, e->jobs[i].log.at, e->jobs[i].log.len);
     }
 }
 
@@ -264,6 +270,8 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_FAIL:
     case OP_EXTEND:
     case OP_RELEASE:
+    case OP_PROGRESS:
+    case OP_LOG:
         fprintf(out, " job=%llu lease=%u token=%u-%llu%s%s", (unsigned long long)op->lease.job.seq,
                 op->lease.lease_ms, op->lease.token.epoch,
                 (unsigned long long)op->lease.token.counter, op->lease.any_token ? " any" : "",
@@ -327,6 +335,7 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_QUEUE_LIST:
     case OP_LIST:
     case OP_WORKERS:
+    case OP_REGISTRY:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
     case OP_KV_COMMIT:
@@ -421,6 +430,8 @@ static uint64_t subject_of(const struct op *op)
     case OP_FAIL:
     case OP_EXTEND:
     case OP_RELEASE:
+    case OP_PROGRESS:
+    case OP_LOG:
         return op->lease.job.seq;
     case OP_CANCEL:
     case OP_REQUEUE:
@@ -443,6 +454,7 @@ static uint64_t subject_of(const struct op *op)
     case OP_PEEK:
     case OP_LIST:
     case OP_WORKERS:
+    case OP_REGISTRY:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
     case OP_KV_COMMIT:

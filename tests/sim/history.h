@@ -39,6 +39,7 @@ struct hist_job {
     uint64_t holder; /* the job that holds its lease; 0 = none */
     bool has_body;
     struct span payload, attributes, label;
+    struct span progress, log; /* of a get that asked for them */
 };
 
 struct hist_kv {

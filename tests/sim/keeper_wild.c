@@ -4,6 +4,7 @@
  * what is recovered, counters equal a recount, lack of memory changes nothing, and no item stays
  * held. */
 #include "base/check.h"
+#include "core/progress.h"
 #include "sim/world.h"
 
 #define RECENT 24
@@ -42,6 +43,7 @@ static void fill_job(struct world *w, struct op *op)
     op->job.force = op->kind == OP_CANCEL && chance(w, 50);
     op->job.want_body = chance(w, 50);
     op->job.want_attempts = op->kind == OP_GET && chance(w, 50);
+    op->job.want_log = op->job.want_attempts && chance(w, 50);
     op->job.delay_ms = op->kind == OP_REQUEUE && chance(w, 30) ? between(w, 1, 600) : 0;
 }
 
@@ -82,6 +84,17 @@ static void fill_lease(struct world *w, struct op *op)
         op->lease.has_priority = true;
         op->lease.priority = between(w, -3, 3);
     }
+}
+
+static void fill_report(struct world *w, struct op *op)
+{
+    static const struct progress half = {.has_percent = true, .percent_100 = 5000};
+    static const struct span line = SPAN_LITERAL("wild");
+    fill_lease(w, op);
+    op->lease.lease_ms = op->kind == OP_PROGRESS && chance(w, 50) ? 500 : 0;
+    op->lease.progress = &half;
+    op->lease.lines = &line;
+    op->lease.line_count = 1;
 }
 
 static void fill_claim(struct world *w, struct op *op)
@@ -281,7 +294,8 @@ void keeper_wild(struct world *w, uint32_t client)
         {OP_ALERT_DELETE, 1, fill_rule},  {OP_SCHEDULE_DELETE, 1, fill_schedule},
         {OP_ENQUEUE, 10, fill_enqueue},   {OP_KV_COMMIT, 6, fill_enqueues},
         {OP_SCHEDULE_PUT, 4, fill_put},   {OP_PAGE, 2, fill_page},
-        {OP_HISTORY, 1, fill_history},
+        {OP_HISTORY, 1, fill_history},    {OP_PROGRESS, 3, fill_report},
+        {OP_LOG, 2, fill_report},
     };
     unsigned sum = 0;
     size_t i = 0;

@@ -161,5 +161,7 @@ void check_purge(struct checker *c);
 void check_bulk(struct checker *c);
 /* The body of a view must be what was sent. */
 void check_payload(struct checker *c, struct know *k, const struct hist_job *j);
+/* Progress and log of a view must be what was reported. */
+void check_report(struct checker *c, const struct know *k, const struct hist_job *j);
 /* The job of a view: known, or made by an enqueue without a reply; else C2. NULL after blame. */
 struct know *check_known(struct checker *c, const struct hist_job *j);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/progress.h"
+
 static int64_t between(struct ops_source *s, int64_t low, int64_t high)
 {
     return low >= high ? low : random_between(&s->random, low, high);
@@ -129,8 +131,18 @@ static void fill_lease(struct ops_source *s, struct op *o, struct now now)
         else
             op->run_at.ms = now.wall.ms + between(s, -50, 400);
     }
-    if (o->kind == OP_EXTEND && chance(s, 50))
+    if ((o->kind == OP_EXTEND || o->kind == OP_PROGRESS) && chance(s, 50))
         op->lease_ms = (uint32_t)between(s, LIMIT_LEASE_MS_MIN, 900);
+}
+
+static void fill_report(struct ops_source *s, struct op *o, struct now now)
+{
+    static const struct progress half = {.has_percent = true, .percent_100 = 5000};
+    static const struct span lines[] = {SPAN_LITERAL("opened"), SPAN_LITERAL("read")};
+    fill_lease(s, o, now);
+    o->lease.progress = &half;
+    o->lease.lines = lines;
+    o->lease.line_count = 2;
 }
 
 static void fill_release_claim(struct ops_source *s, struct op *o, struct now now)
@@ -211,6 +223,8 @@ static const struct {
     {OP_FAIL, FEATURE_FAILS, 10, fill_lease},
     {OP_EXTEND, FEATURE_EXTENDS, 5, fill_lease},
     {OP_RELEASE, FEATURE_RELEASES, 6, fill_lease},
+    {OP_PROGRESS, FEATURE_EXTENDS, 4, fill_report},
+    {OP_LOG, FEATURE_EXTENDS, 3, fill_report},
     {OP_RELEASE_CLAIM, FEATURE_RELEASES, 3, fill_release_claim},
     {OP_CANCEL, FEATURE_CANCELS, 5, fill_job},
     {OP_REQUEUE, FEATURE_REQUEUES, 6, fill_job},

@@ -198,21 +198,44 @@ void model_op_fail(struct model *m, const struct op *o)
     model_say(m, OUT_OK, j);
 }
 
-void model_op_extend(struct model *m, const struct op *o)
+static void extend(struct model *m, struct model_job *j, uint32_t lease_ms)
 {
-    struct model_job *j = holder_of(m, o);
-    if (!j)
-        return;
-    if (o->lease.lease_ms)
-        j->lease_ms = o->lease.lease_ms;
+    if (lease_ms)
+        j->lease_ms = lease_ms;
     j->until = model_lease_time(m) + j->lease_ms;
     if (j->until > j->limit)
         j->until = j->limit;
     if (j->armed > j->until)
         j->armed = j->until;
-    m->reply->cancel_by = j->cancel_by;
     m->reply->left_ms = j->until - model_lease_time(m);
+}
+
+void model_op_extend(struct model *m, const struct op *o)
+{
+    struct model_job *j = holder_of(m, o);
+    if (!j)
+        return;
+    extend(m, j, o->lease.lease_ms);
+    m->reply->cancel_by = j->cancel_by;
     model_say(m, OUT_OK, j);
+}
+
+void model_op_progress(struct model *m, const struct op *o)
+{
+    struct model_job *j = holder_of(m, o);
+    if (!j)
+        return;
+    if (o->lease.lease_ms)
+        extend(m, j, o->lease.lease_ms);
+    m->reply->cancel_by = j->cancel_by;
+    model_say(m, OUT_OK, j);
+}
+
+void model_op_log(struct model *m, const struct op *o)
+{
+    struct model_job *j = holder_of(m, o);
+    if (j)
+        model_say(m, OUT_OK, j);
 }
 
 void model_op_release(struct model *m, const struct op *o)

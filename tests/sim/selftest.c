@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
+#include "core/progress.h"
 #include "sim/selftest.h"
 
 #define LEASE 1000
@@ -122,6 +124,37 @@ static void drained_count(struct scene *s, uint64_t ready)
     scene_answer(s, scene_ask(s, &op), (struct reply){.queues = &v, .queue_count = 1});
 }
 
+/* Job 1 reports under its lease and ends; then a view shows this progress and this line. */
+static void reported(struct scene *s, const char *message, const char *line)
+{
+    static const struct progress half = {.message = SPAN_LITERAL("half")};
+    static const struct span lines[] = {SPAN_LITERAL("opened")};
+    struct op op = lease_op(OP_PROGRESS, 1, 1);
+    struct reply ok = {.seq = 1, .state = STATE_RUNNING};
+    enqueue(s, 1, "a");
+    claim(s, 1, "a", 0);
+    op.lease.progress = &half;
+    scene_answer(s, scene_ask(s, &op), ok);
+    op = lease_op(OP_LOG, 1, 1);
+    op.lease.lines = lines;
+    op.lease.line_count = 1;
+    scene_answer(s, scene_ask(s, &op), ok);
+    ack(s, 1, 1);
+    history_event(&s->h, HIST_DRAINED, 0, scene_now(s));
+    struct progress p = {.token = {1, 1}, .message = span_text(message)};
+    uint8_t stored[100];
+    char log[40];
+    CHECK(progress_bytes_max(&p) <= sizeof(stored));
+    struct job_view v = {.queue = s->queue, .job = {.seq = 1, .state = STATE_DONE}};
+    if (message[0])
+        v.progress = span_of(stored, progress_encode(&p, stored));
+    if (line[0])
+        v.log = span_of(log, (size_t)snprintf(log, sizeof(log), "1000 1 %s\n", line));
+    op =
+        (struct op){.kind = OP_GET, .job = {.job.seq = 1, .want_attempts = true, .want_log = true}};
+    scene_answer(s, scene_ask(s, &op), (struct reply){.jobs = &v, .job_count = 1});
+}
+
 /* ---- the cases --------------------------------------------------------------------------- */
 
 static void plain(struct scene *s)
@@ -171,6 +204,31 @@ static void c2_bad_twice(struct scene *s)
     op.enqueue.idempotency_key = SPAN_LITERAL("key");
     enqueued(s, op, 1);
     enqueued(s, op, 2);
+}
+
+static void report_good(struct scene *s)
+{
+    reported(s, "half", "opened");
+}
+
+static void report_bad_progress(struct scene *s)
+{
+    reported(s, "all", "opened");
+}
+
+static void report_bad_line(struct scene *s)
+{
+    reported(s, "half", "opened\n1000 1 closed");
+}
+
+static void report_lost_progress(struct scene *s)
+{
+    reported(s, "", "opened");
+}
+
+static void report_lost_line(struct scene *s)
+{
+    reported(s, "half", "");
 }
 
 static void c3_good(struct scene *s)
@@ -336,6 +394,11 @@ static const struct scene_case cases[] = {
     {"C2: an enqueue without a reply may show up", c2_good, CHECK_NONE},
     {"C2: another payload", c2_bad, CHECK_C2},
     {"C2: two jobs under one idempotency key", c2_bad_twice, CHECK_C2},
+    {"C1, C2: reports show as they were sent", report_good, CHECK_NONE},
+    {"C1: a confirmed progress is lost", report_lost_progress, CHECK_C1},
+    {"C1: a confirmed log line is lost", report_lost_line, CHECK_C1},
+    {"C2: a progress that no one sent", report_bad_progress, CHECK_C2},
+    {"C2: a log line that no one sent", report_bad_line, CHECK_C2},
     {"C3: an ack without a reply may be lost", c3_good, CHECK_NONE},
     {"C3: a confirmed ack may not", c3_bad, CHECK_C3},
     {"C4: a crash may forget a claim", c4_good, CHECK_NONE},

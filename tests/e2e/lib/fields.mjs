@@ -6,7 +6,7 @@ const hour = 3600_000;
 const year9999 = 253402300799999;
 const int64 = { min: -9223372036854775808n, max: 9223372036854775807n };
 
-export const text = (max) => ({ kind: 'text', max });
+export const text = (max, more = {}) => ({ kind: 'text', max, ...more });
 export const cut = { kind: 'cut' };
 export const int = (min, max, more = {}) => ({ kind: 'int', min, max, ...more });
 export const bool = { kind: 'bool' };
@@ -19,6 +19,12 @@ export const backoff = { kind: 'backoff' };
 export const raw = { kind: 'raw' };
 export const texts = { kind: 'texts' };
 export const token = { kind: 'token' };
+export const percent = { kind: 'percent', nullable: true };
+export const json = (max) => ({ kind: 'json', max, nullable: true });
+export const lines = { kind: 'lines' };
+export const leases = { kind: 'leases' };
+/** A lease of a job that does not exist. */
+export const lostLease = '{"id":"9007199254740991","token":"1-1"}';
 
 const lease = int(100, 24 * hour);
 const states = ['scheduled', 'ready', 'running', 'done', 'dead', 'cancelled'];
@@ -37,25 +43,32 @@ export const policy = {
 export const job = {
   payload: raw, priority, ...when, unique: text(512), unique_mode: uniqueMode, max_attempts: int(1, 60000), max_crashes: int(1, 60000),
   lease_ms: lease, timeout_ms: int(0, 30 * 24 * hour), backoff_ms: steps, backoff, expires_at: time, expires_in_ms: int(1, year9999), group: text(512),
-  correlation_id: text(512), priority_label: text(64),
+  correlation_id: text(512), priority_label: text(64), kind: text(128),
 };
 /** Without the payloads, whose limits are those of whole bodies. */
 export const imported = {
   id: text(128), queue: text(200), state: word('scheduled', 'ready', 'running', 'dead'), reason: word('failed', 'lease_expired'), priority, priority_label: text(64),
   failures: int(0, 65535), crashes: int(0, 65535), max_attempts: int(1, 60000), max_crashes: int(1, 60000), lease_ms: lease,
   timeout_ms: int(0, 30 * 24 * hour), backoff, created_at: time,
-  run_at: time, expires_at: time, unique: text(512), group: text(512), correlation_id: text(512), error: cut, error_kind: word('app', 'business'),
+  run_at: time, expires_at: time, unique: text(512), group: text(512), correlation_id: text(512), kind: text(128), error: cut, error_type: cut, stack: cut, error_kind: word('app', 'business'),
   seq: int(0, int64.max), attempts: int(0, int64.max), state_since: time,
 };
 export const claim = { count: int(1, 1000), wait_ms: int(0, 60000), lease_ms: lease, worker: text(128) };
 export const ack = { token, result: raw };
-export const fail = { token, error: cut, error_kind: word('app', 'business'), result: raw, retry: bool, ...when };
+export const fail = { token, error: cut, error_type: cut, stack: cut, error_kind: word('app', 'business'), result: raw, retry: bool, ...when };
 export const extend = { token, lease_ms: lease };
+export const progress = { token, percent, message: text(1024, { nullable: true }), data: json(4096), lease_ms: lease };
+export const log = { token, lines };
+const nullable = { nullable: true };
+export const heartbeat = {
+  host: text(200, nullable), pid: int(0, 4294967295, nullable), version: text(64, nullable), done: int(0, int64.max), failed: int(0, int64.max), leases,
+  extend_ms: lease, wait_ms: int(0, 60000), stopping: bool,
+};
 export const release = { token, reason: cut, ...when };
 export const listen = { prefetch: int(1, 1000), lease_ms: lease, worker: text(128) };
 export const patch = { priority, ...when, payload: raw };
 export const pause = { until: time, for_ms: int(1, year9999) };
-export const bulk = { states: words(...states), group: text(512), dry_run: bool };
+export const bulk = { states: words(...states), group: text(512), kind: text(128), dry_run: bool };
 export const cancel = { force: bool };
 
 const events = words('enqueued', 'dead', 'queue_deep');
@@ -67,7 +80,7 @@ export const queries = {
   '/v1/queues/{queue}/history': { from: time, to: time },
   '/v1/queues/{queue}/listen': { events, after: int(0, int64.max) },
   '/v1/jobs': {
-    queue: text(200), state: words(...states), group: text(512), unique: text(512), correlation_id: text(512), priority_min: int(int64.min, int64.max),
+    queue: text(200), state: words(...states), group: text(512), unique: text(512), correlation_id: text(512), kind: text(128), priority_min: int(int64.min, int64.max),
     priority_max: int(int64.min, int64.max), created_from: time, created_to: time, reason: words('failed', 'expired'), order: word('oldest', 'newest'),
     limit: int(1, 1000), payload: bool,
   },
@@ -85,7 +98,7 @@ export const queries = {
 const types = { null: 'null', boolean: 'true', string: '"nonsense"', number: '123', array: '[]', object: '{}' };
 const right = {
   text: ['string'], cut: ['string'], int: ['number'], bool: ['boolean'], time: [], word: [], words: ['array'], priority: ['number'], steps: ['array'],
-  backoff: ['object'], raw: Object.keys(types), texts: [], token: [],
+  backoff: ['object'], raw: Object.keys(types), texts: [], token: [], percent: [], json: Object.keys(types), lines: [], leases: ['array'],
 };
 const quoted = (s) => JSON.stringify(s);
 
@@ -114,6 +127,10 @@ const special = {
   ],
   raw: () => [],
   texts: () => ['["a",1]', '[null]', '[]', '["\\ud800"]', '["a\\u0000"]', '[""]', quoted('a'), `[${Array(101).fill('"a"').join(',')}]`, quoted('x'.repeat(201)).replace(/.*/, '[$&]')],
+  percent: () => ['-1', '-0.001', '100.001', '1e400', '"50"'],
+  json: (f) => [quoted('x'.repeat(f.max - 1)), quoted('ü'.repeat(f.max / 2))],
+  lines: () => ['["a",1]', '[null]', '["\\ud800"]', '["a\\u0000"]', `[${quoted('x'.repeat(16385))}]`, `[${Array(1001).fill('"a"').join(',')}]`],
+  leases: () => ['[1]', '[null]', '[{}]', '[{"id":"1"}]', '[{"token":"1-1"}]', '[{"id":"x","token":"1-1"}]', '[{"id":"1","token":"x"}]', '[{"id":"1","token":"1-1","nonsense":1}]', `[${Array(1001).fill(lostLease).join(',')}]`],
   token: () => ['""', '"x"', '"1"', '"-1-1"', '"1-1 "', '"1-1-1"', `"${'9'.repeat(30)}-1"`, '"1-0x1"'],
 };
 
@@ -129,7 +146,7 @@ export function badValues(field) {
 export function goodValues(field) {
   const one = (v) => (typeof v === 'bigint' ? 1n : 1);
   switch (field.kind) {
-    case 'text': return ['x'.repeat(field.max - 1), 'x'.repeat(field.max), 'ü'.repeat(field.max / 2), '\u{1f4e6}\n\u001b[0m"\\'].map(quoted);
+    case 'text': return ['x'.repeat(field.max - 1), 'x'.repeat(field.max), 'ü'.repeat(field.max / 2), '\u{1f4e6}\n\u001b[0m"\\'].map(quoted).concat(field.nullable ? ['null'] : []);
     case 'cut': return [quoted(''), quoted('x'.repeat(8192)), quoted('ü'.repeat(9000)), '"a\\u0000b"'];
     case 'int': return [field.min, field.min + one(field.min), field.max - one(field.max), field.max].map(String).concat(field.nullable ? ['null'] : []);
     case 'bool': return ['true', 'false'];
@@ -140,6 +157,10 @@ export function goodValues(field) {
     case 'steps': return ['[]', '[0]', manySteps(31), manySteps(32), `[${backoffMs}]`];
     case 'backoff': return ['{}', '{"type":"list","steps_ms":[]}', '{"type":"exponential","base_ms":0,"max_ms":0,"jitter_percent":0}', `{"jitter_percent":100,"max_ms":${backoffMs}}`];
     case 'raw': return Object.values(types);
+    case 'percent': return ['0', '0.01', '99.99', '100', '1e1', 'null'];
+    case 'json': return [...Object.values(types), quoted('x'.repeat(field.max - 3)), quoted('x'.repeat(field.max - 2))];
+    case 'lines': return ['["a"]', '["", "b\\nc"]', `[${quoted('x'.repeat(16384))}]`, `[${Array(1000).fill('"a"').join(',')}]`];
+    case 'leases': return ['[]', `[${Array(1000).fill(lostLease).join(',')}]`];
     default: return [];
   }
 }
