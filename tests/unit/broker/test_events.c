@@ -289,11 +289,11 @@ static void workers_cb(void *ctx, const struct broker_worker *workers, size_t co
     assert_memory_equal(workers[0].name.at, "ann", 3);
     assert_int_equal(workers[0].running, 1);
     assert_int_equal(workers[0].claimed, 1);
-    assert_true(workers[0].silent);
+    assert_int_equal(workers[0].state, WORKER_SILENT);
     assert_memory_equal(workers[1].name.at, "bob", 3);
     assert_int_equal(workers[1].running, 0);
-    assert_int_equal(workers[1].acked, 1);
-    assert_false(workers[1].silent);
+    assert_int_equal(workers[1].done, 1);
+    assert_int_equal(workers[1].state, WORKER_ACTIVE);
     *told = true;
 }
 
@@ -349,10 +349,10 @@ static void test_silence_counts_from_the_start(void **state)
     broker_rig_until(&r, &closed);
     broker_rig_init_with(&r, r.backend);
     struct broker_worker w = the_worker(&r);
-    assert_false(w.silent);
+    assert_int_equal(w.state, WORKER_ACTIVE);
     assert_true(w.last_seen.ms == 0);
     broker_rig_advance(&r, 60001);
-    assert_true(the_worker(&r).silent);
+    assert_int_equal(the_worker(&r).state, WORKER_SILENT);
     broker_rig_done(&r);
 }
 

@@ -78,8 +78,8 @@ struct salvage_key {
     struct span key;
     struct wall_time expires_at;
     struct span value;
-    uint64_t seq;   /* ≠ 0: the value is this job's payload … */
-    uint32_t bytes; /* … and its length */
+    uint64_t seq;   /* ≠ 0: the value is the payload that the database has of this job */
+    uint32_t bytes; /* length of the value */
     uint8_t kind;
     bool gone;
 };

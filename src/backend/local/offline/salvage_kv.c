@@ -46,17 +46,27 @@ static int keys_gone(struct salvage *s, const struct rec_kv_gone *r)
     return rc;
 }
 
+/* The payload as of this record: a later one may replace the payload of the job. */
+static int key_from_job(struct salvage *s, const struct rec_kv_from_job *r)
+{
+    const struct salvage_job *j = salvage_job_of(s, r->seq);
+    struct salvage_key key = {.key = r->key, .bytes = r->bytes, .kind = r->kind};
+    if (j && j->has_payload)
+        key.value = j->payload;
+    else if (r->bytes > 0)
+        key.seq = r->seq;
+    return key_set(s, key);
+}
+
 int salvage_key_record(struct salvage *s, const struct record *r)
 {
     if (r->kind == REC_KV_GONE)
         return keys_gone(s, &r->kv_gone);
     if (r->kind == REC_KV_FROM_JOB)
-        return key_set(s, (struct salvage_key){.key = r->kv_from_job.key,
-                                               .seq = r->kv_from_job.seq,
-                                               .bytes = r->kv_from_job.bytes,
-                                               .kind = r->kv_from_job.kind});
+        return key_from_job(s, &r->kv_from_job);
     return key_set(s, (struct salvage_key){.key = r->kv_set.key,
                                            .expires_at = r->kv_set.expires_at,
+                                           .bytes = (uint32_t)r->kv_set.value.len,
                                            .kind = r->kv_set.kind,
                                            .value = r->kv_set.value});
 }
@@ -91,16 +101,11 @@ static int journal_give(struct salvage *s, const struct salvage_key *k)
                         .kind = k->kind,
                         .has_value = true,
                         .value = k->value};
-    const struct salvage_job *j = k->seq ? salvage_job_of(s, k->seq) : NULL;
-    int rc = 0;
     if (k->gone)
         return 0;
-    if (j && j->has_payload)
-        v.value = j->payload;
-    else if (k->bytes > 0)
-        rc = salvage_payload(s, k->seq, &v.value);
+    int rc = k->seq ? salvage_payload(s, k->seq, &v.value) : 0;
     if (rc == 0)
-        rc = k->seq && v.value.len != k->bytes ? -ERR_CORRUPT : give(s, &v);
+        rc = v.value.len != k->bytes ? -ERR_CORRUPT : give(s, &v);
     sqlite3_reset(s->stmts[SALVAGE_PAYLOAD]);
     if (rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT)
         rc = lost(s, "the payload that is a key's value cannot be read");

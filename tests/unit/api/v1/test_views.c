@@ -167,11 +167,13 @@ static void a_claimed_job(void **state)
     (void)state;
     struct job_view v = sample();
     v.expires_at = (struct wall_time){NOW_MS + 5000};
+    v.max_attempts = 10;
     fresh();
     job_claim_write(&w, &v, (struct wall_time){NOW_MS});
     assert_string_equal(written(),
                         "{\"id\":\"01MCC5RM00E008000000000007\",\"seq\":7,\"queue\":\"q\\\"\\n\","
-                        "\"token\":\"2-5\",\"attempt\":2,\"priority\":-3,\"lease_ms\":30000,"
+                        "\"token\":\"2-5\",\"attempt\":2,\"max_attempts\":10,"
+                        "\"priority\":-3,\"lease_ms\":30000,"
                         "\"lease_until\":\"2027-01-15T08:00:01.000Z\","
                         "\"created_at\":\"2027-01-15T08:00:00.000Z\",\"payload\":[1],"
                         "\"unique\":\"u\",\"priority_label\":\"low\","

@@ -27,6 +27,7 @@
 #include "base/json/json.h"
 #include "core/kvkey.h"
 #include "core/policy.h"
+#include "core/progress.h"
 #include "core/schedules/schedule.h"
 #include "unit/backend/local/sqlite/store_rig.h"
 
@@ -105,13 +106,35 @@ static void put_job(struct buf *sql, int seq, int queue, int state, int reason, 
 {
     bool running = state == STATE_RUNNING, done = state == STATE_DONE;
     put(sql,
-        "INSERT INTO jobs VALUES (%d, %d, %d, %d, " AT ", %d, %d, %d, %s, 0, 5, 0, %d, " ID_HI ", 0, 0);"
+        "INSERT INTO jobs VALUES (%d, %d, %d, %d, " AT ", %d, %d, %d, %s, 0, 5, 0, %d, " ID_HI
+        ", 0, 0);"
         "INSERT INTO payload VALUES (%d, CAST('{\"n\":1}' AS BLOB), %" PRIu32 ");",
         seq, queue, state, reason | flags << 4, running || done, running || done ? seq : 0,
         running ? 30000
         : done  ? 3
                 : 0,
         running ? "'w'" : "NULL", 7 << 2 | PAYLOAD_JSON, seq, crc_of("{\"n\":1}"));
+}
+
+/* Of job 2, by the holder of its lease. */
+static void put_report(struct buf *sql)
+{
+    const struct progress p = {.token = {1, 2},
+                               .has_percent = true,
+                               .percent_100 = 5000,
+                               .message = SPAN_LITERAL("half"),
+                               .data = SPAN_LITERAL("{}")};
+    struct buf progress, log;
+    buf_init(&progress);
+    buf_init(&log);
+    assert_int_equal(buf_reserve(&progress, progress_bytes_max(&p)), 0);
+    progress.len = progress_encode(&p, (uint8_t *)progress.data);
+    put(sql, "INSERT INTO report VALUES (2, x'%s', ", hex(&progress));
+    assert_int_equal(
+        joblog_append(&log, &(struct joblog_line){.attempt = 1, .text = SPAN_LITERAL("begun")}), 0);
+    put(sql, "x'%s');", hex(&log));
+    buf_done(&progress);
+    buf_done(&log);
 }
 
 static void put_jobs(struct buf *sql, const struct buf *key)
@@ -133,6 +156,7 @@ static void put_jobs(struct buf *sql, const struct buf *key)
         " (4, 0, NULL, 0, 1, 'broken');"
         "INSERT INTO attempts VALUES (4, 20, 1, 1, " AT ", " AT ", 2, 1, 'w', 'broken');",
         crc_of("[1]"));
+    put_report(sql);
     struct buf keys;
     buf_init(&keys);
     assert_int_equal(record_span_append(&keys, buf_span(key)), 0);
