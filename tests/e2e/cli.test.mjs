@@ -127,6 +127,67 @@ describe('client commands', () => {
     assert.equal((await api.get('/v1/schedules')).text, before);
   });
 
+  test('progress, log and workers: what a worker reports', async () => {
+    const q = freshQueue();
+    const worker = freshQueue('worker');
+    const { id } = await enqueue(api, q, { payload: 1 });
+    const { token } = json(await cli(['claim', q, '--worker', worker, '--json'])).jobs[0];
+    ended(await cli(['progress', id, '--token', token, '42.5', 'half way']), DONE);
+    const { progress } = await jobOf(id);
+    assert.deepEqual([progress.percent, progress.message], [42.5, 'half way']);
+    assert.equal(json(await cli(['progress', id, '-t', token, '60', '--lease', '1h', '--json'])).state, 'running');
+    const extended = await jobOf(id);
+    assert.equal(extended.progress.percent, 60);
+    assert.ok(Date.parse(extended.lease_until) > Date.now() + 3000_000);
+    for (const wrong of [['101'], ['5', 'm'.repeat(100_000)]]) ended(await cli(['progress', id, '--token', token, ...wrong]), REFUSED);
+    const strange = await cli(['progress', id, '--token', 'zzz', '5']);
+    ended(strange, REFUSED);
+    complaint(strange, /token/);
+    for (const wrong of [[id, '5'], [id, '--token', token], [id, '--token', token, 'half'], [id, '--token', token, '5', 'a', 'b']]) ended(await cli(['progress', ...wrong]), USAGE);
+    assert.equal((await jobOf(id)).progress.percent, 60, 'what was refused changed nothing');
+
+    assert.equal((await api.post(`/v1/jobs/${id}/log`, { token, lines: ['first', 'sec\u001bond'] })).status, 200);
+    const log = await cli(['log', id]);
+    ended(log, DONE);
+    assert.match(log.stdout, /^AT +ATTEMPT +TEXT\n20\S+ +1 +first\n20\S+ +1 +sec/);
+    assert.ok(!log.stdout.includes('\u001b'), 'nothing steers the terminal');
+    assert.deepEqual(json(await cli(['log', id, '--json'])).lines.map((line) => line.text), ['first', 'sec\u001bond']);
+    ended(await cli(['log', 'none']), REFUSED);
+    ended(await cli(['log']), USAGE);
+
+    const listed = await cli(['workers']);
+    ended(listed, DONE);
+    assert.match(listed.stdout, /^WORKER +STATE +LAST SEEN +JOBS +DONE +FAILED +HOST +PID +VERSION\n/);
+    assert.match(listed.stdout, new RegExp(`^${worker} +active +20\\S+ +1 +0 +0 `, 'm'));
+    ended(await cli(['ack', id, token]), DONE);
+    const one = json(await cli(['workers', '--json'])).workers.find(({ name }) => name === worker);
+    assert.deepEqual([one.running, one.claimed, one.done], [0, 1, 1]);
+    ended(await cli(['workers', worker]), USAGE);
+  });
+
+  test('PDQ-9 breakers: the whole of it is in breakers.test.mjs', async () => {
+    const name = freshQueue('target');
+    ended(await cli(['breakers', 'set', name, '--failure-threshold', '3']), DONE);
+    const listed = await cli(['breakers']);
+    ended(listed, DONE);
+    assert.match(listed.stdout, /^BREAKER +TYPE +STATE +FAILURES +OF +UNTIL\n/);
+    assert.match(listed.stdout, new RegExp(`^${name} +named +closed +0 +3 `, 'm'));
+    assert.equal(json(await cli(['breakers', 'show', name, '--json'])).failure_threshold, 3);
+    ended(await cli(['breakers', 'delete', name, '--yes']), DONE);
+    ended(await cli(['breakers', 'show', name]), REFUSED);
+    ended(await cli(['breakers', 'open', name]), USAGE);
+  });
+
+  test('PDQ-8 work: the whole of it is in the files work_*.test.mjs', async () => {
+    const q = freshQueue();
+    const { id } = await enqueue(api, q, { payload: { a: 1 } });
+    ended(await cli(['work', q, '--once', '--', 'cat']), DONE);
+    const done = await jobOf(id);
+    assert.deepEqual([done.state, done.result], ['done', { a: 1 }]);
+    ended(await cli(['work', q, '--once', '--poll', '1ms', '--', 'cat']), NOTHING);
+    ended(await cli(['work', q]), USAGE);
+  });
+
   test('KV-10 kv: set, get, list, delete, versions', async () => {
     const stem = freshQueue('k');
     const text = `${stem} ü`;

@@ -28,4 +28,6 @@ for file in tests/e2e/*.test.mjs; do
   name=${file#tests/}
   tap_cases "${name%.test.mjs}" node --test-reporter=tap "$file"
 done
+# 10,000 processes with the address sanitizer take minutes, so the sanitized program starts fewer.
+tap_cases e2e/work_server-release env HF_BIN="$PWD/build/release/holdfast" node --test-reporter=tap tests/e2e/work_server.test.mjs
 tap_done

@@ -11,6 +11,9 @@ import { storeSettings, storeUrl } from './backend.mjs';
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 export const binary = process.env.HF_BIN ?? path.join(root, 'build/debug/holdfast');
 
+/** Whether the program was built with the address sanitizer, which makes each new process several times as expensive. */
+export const sanitized = () => readFileSync(binary).includes('__asan_init');
+
 const live = new Set();
 const directories = [];
 process.on('exit', () => {
