@@ -105,7 +105,8 @@ static void put_job(struct buf *sql, int seq, int queue, int state, int reason, 
 {
     bool running = state == STATE_RUNNING, done = state == STATE_DONE;
     put(sql,
-        "INSERT INTO jobs VALUES (%d, %d, %d, %d, " AT ", %d, %d, %d, %s, 0, 5, 0, %d, " ID_HI ", 0, 0);"
+        "INSERT INTO jobs VALUES (%d, %d, %d, %d, " AT ", %d, %d, %d, %s, 0, 5, 0, %d, " ID_HI
+        ", 0, 0);"
         "INSERT INTO payload VALUES (%d, CAST('{\"n\":1}' AS BLOB), %" PRIu32 ");",
         seq, queue, state, reason | flags << 4, running || done, running || done ? seq : 0,
         running ? 30000
