@@ -54,7 +54,7 @@ struct arguments {
     const char **words; /* what is no option; NULL-terminated */
     size_t word_count;
     size_t words_before; /* of the words, those before `--`; all of them without one */
-    bool help; /* --help or -h was there; nothing behind it was read */
+    bool help;           /* --help or -h was there; nothing behind it was read */
 };
 
 /* Reads argv[1..argc). On success *ret borrows the table and the texts of argv and is given back

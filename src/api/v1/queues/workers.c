@@ -104,7 +104,8 @@ static struct span exception_type(const struct attempt_view *a, struct span give
 {
     if (given.len > 0)
         return given;
-    return span_text(a->outcome == ATTEMPT_LEASE_EXPIRED ? "crash" : error_kind_name(a->error_kind));
+    return span_text(a->outcome == ATTEMPT_LEASE_EXPIRED ? "crash"
+                                                         : error_kind_name(a->error_kind));
 }
 
 static void write_exception(struct json_writer *w, const struct attempt_view *a)

@@ -25,8 +25,8 @@ enum row_bit {
     ROW_RESULT = 8,
     ROW_ERROR = 16,
     ROW_ATTEMPTS = 32, /* attempts that ended, progress or a log: the keys a:SEQ, w:SEQ */
-    ROW_BOUND = 64, /* it runs on a lease that ends with a connection */
-    ROW_ITEM = 128, /* it is held by the job of a trigger, without a time limit */
+    ROW_BOUND = 64,    /* it runs on a lease that ends with a connection */
+    ROW_ITEM = 128,    /* it is held by the job of a trigger, without a time limit */
 };
 
 /* F(row, field, bytes, kind) */
