@@ -156,7 +156,7 @@ static void lane_submit(struct lane *lane)
 
 static double raw_syncs(const char *dir)
 {
-    char path[512], block[4096] = {0};
+    char path[640], block[4096] = {0};
     snprintf(path, sizeof(path), "%s/raw-sync", dir);
     int fd = open(path, O_CREAT | O_RDWR, 0600);
     bench_must(fd >= 0, "make a file");
