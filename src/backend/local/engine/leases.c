@@ -110,14 +110,22 @@ void leases_restore(struct engine *e, struct lease *l)
         leases_enter(e, l, l->until);
 }
 
+/* What ends sooner than before must come up sooner than its entry would. */
+static void enter_sooner(struct engine *e, struct lease *l)
+{
+    if (heap_order_of(l->until) < heap_at(&e->leases_end, l->place).order)
+        leases_enter(e, l, l->until);
+}
+
 void leases_cancel_requested(struct engine *e, struct lease *l)
 {
-    int64_t now = lease_now(e, e->now), before = l->until;
-    set_limit(l, now, l->limits.cancel_grace_ms);
-    set_until(l, now); /* one that has not begun must come up no later than it would then */
-    if (before < l->until)
-        l->until = before;
-    leases_enter(e, l, l->until);
+    set_limit(l, lease_now(e, e->now), l->limits.cancel_grace_ms);
+    if (l->limit < l->until) /* also one that has not begun: its own time does not run yet */
+        l->until = l->limit;
+    if (l->place == SIZE_MAX)
+        leases_enter(e, l, l->until);
+    else
+        enter_sooner(e, l);
 }
 
 void leases_enter(struct engine *e, struct lease *l, int64_t at)
@@ -206,8 +214,11 @@ void engine_lease_started(struct engine *e, uint64_t seq, struct job_token token
     if (!l || !l->lease)
         return;
     struct lease *lease = lease_at(e, l->lease);
-    if (token_equal(lease->token, token))
-        begin(lease, lease_now(e, now));
+    if (!token_equal(lease->token, token))
+        return;
+    begin(lease, lease_now(e, now));
+    if (lease->place != SIZE_MAX) /* a requested cancel may have put it off to its limit */
+        enter_sooner(e, lease);
 }
 
 void leases_extended(struct engine *e, struct lease *l)
@@ -217,9 +228,7 @@ void leases_extended(struct engine *e, struct lease *l)
         !cancel_requested(&l->limits))
         l->limit = now + l->limits.timeout_ms;
     set_until(l, now);
-    /* A shorter lease must come up sooner than its entry would. */
-    if (heap_order_of(l->until) < heap_at(&e->leases_end, l->place).order)
-        leases_enter(e, l, l->until);
+    enter_sooner(e, l);
 }
 
 struct live *leases_by_nonce(struct engine *e, uint64_t nonce)
