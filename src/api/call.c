@@ -60,10 +60,8 @@ struct call *call_new(struct broker *b, void *api, struct http_exchange *x, enum
     return c;
 }
 
-void *call_more(struct call *c, size_t size)
+void *call_more_new(struct call *c, size_t size)
 {
-    if (!c)
-        return NULL;
     c->more = arena_array(c->arena, 1, size);
     if (!c->more)
         answer_error(c->x, -ERR_NOMEM);

@@ -58,8 +58,12 @@ struct call {
 /* In the exchange's arena; NULL after answering that there is no memory. */
 struct call *call_new(struct broker *b, void *api, struct http_exchange *x, enum op_kind kind,
                       call_fn done);
+void *call_more_new(struct call *c, size_t size);
 /* Memory for c->more, all zero; NULL after answering that there is none, or when c is NULL. */
-void *call_more(struct call *c, size_t size);
+static inline void *call_more(struct call *c, size_t size)
+{
+    return c ? call_more_new(c, size) : NULL;
+}
 /* Any other outcome than OUT_OK is answered with its problem, unless the call says otherwise. A
  * step that changed something is noted here and by a call_line; who submits one otherwise sets
  * `changed`. */

@@ -609,14 +609,14 @@ struct job_view {
     bool require_token;         /* of its policy */
     bool by_due;                /* the same; job.priority is then an order (core/job.h) */
     bool paused;                /* the queue hands out nothing now */
-    struct job_token token;     /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;          /* running */
+    struct job_token token;     /* running: of the current lease; after a claim: the claimer's */
     struct lease_limits limits; /* running */
     uint32_t own_lease_ms;      /* get, peek: what a claim gets that does not say */
+    uint32_t max_attempts;      /* claim: the job's own, or the queue's */
     int64_t lease_left_ms;      /* running: until it runs out, ≥ 0; -1 = not known */
     struct span worker;         /* running */
     int64_t waited_ms;          /* claim: how long it had been ready */
-    uint32_t max_attempts;      /* claim: the job's own, or the queue's */
     uint64_t position;          /* the backend's own: of the last record its body depends on */
     struct wall_time expires_at;
     /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones

@@ -410,7 +410,7 @@ static bool definition_step(struct call *c, const struct reply *r)
         orc_no_queue(c->x, "id");
     else if (r->outcome != OUT_OK)
         answer_refusal(c, r);
-    else if (r->kind == OP_QUEUE_PUT)
+    else if (n) /* the reply is that of the change */
         return put_done(c);
     else
         return change_take(c, r);

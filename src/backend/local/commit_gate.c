@@ -492,7 +492,8 @@ static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index,
     struct engine_reply *r = &t->out.replies[index];
     t->states[index] = REPLY_SENT;
     t->open--;
-    if (r->reply.kind == OP_CLAIM)
+    bool claimed = r->reply.kind == OP_CLAIM && r->views;
+    if (claimed)
         start_leases(g, r, now);
     struct deferred_reply to = {.fn = t->fn, .fn_ctx = t->fn_ctx};
     bool asked = !t->own;
@@ -505,7 +506,7 @@ static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index,
         g->config.calls.reply(g->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
     bodies_hold(g, false);
     /* A body that has been handed out is hardly needed again. */
-    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && g->cache && i < view_count(r); i++)
+    for (uint32_t i = 0; claimed && g->cache && i < view_count(r); i++)
         body_drop(g, r->views[i].job.seq);
 }
 
