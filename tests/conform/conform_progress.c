@@ -127,7 +127,7 @@ static void needs_the_lease(struct env *e)
     const struct job_view *v = look(e, h.seq);
     EXPECT_INT(v->progress.len, 0);
     EXPECT_INT(v->log.len, 0);
-    EXPECT_OUT(run(e, progress_op(e, (struct held){.seq = 999, .token = h.token}, 1, "")),
+    EXPECT_OUT(run(e, progress_op(e, (struct held){.seq = LIMIT_SEQ, .token = h.token}, 1, "")),
                OUT_NOT_FOUND);
 }
 
