@@ -223,21 +223,6 @@ describe('nodes that share a server', () => {
     await redis.kill();
   });
 
-  test('HF-21 a cancel that one node receives is an event of the others, and their extends tell of it', async () => {
-    await apis[0].put('/v1/queues/stop', { cancel_grace_ms: 60_000 });
-    await apis[0].post('/v1/queues/stop/jobs', { payload: 1 });
-    const stream = await openStream(nodes[1], '/v1/events?queue=stop&events=cancel_requested').opened;
-    const [job] = (await apis[1].post('/v1/queues/stop/claim', { wait_ms: 60_000 })).json.jobs;
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/cancel`)).status, 202);
-    const { event, data } = await stream.next();
-    stream.close();
-    assert.deepEqual([event, JSON.parse(data).job.id, JSON.parse(data).queue], ['cancel_requested', job.id, 'stop']);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/extend`, { token: job.token })).json.cancel, true);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/release`, { token: job.token })).json.state, 'cancelled');
-    const late = await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token });
-    assert.deepEqual([late.status, late.json.code], [409, 'cancelled']);
-  });
-
   test('every job runs once, whoever hands it out; nothing is left behind', async () => {
     const ids = new Set();
     await apis[0].put('/v1/queues/once', { keep_done: 0 });
@@ -262,6 +247,21 @@ describe('nodes that share a server', () => {
     const { json } = await apis[2].get('/v1/queues/once');
     assert.deepEqual([json.counts.ready, json.counts.running, json.counts.done], [0, 0, 0]);
     for (const key of ['row', 'pay', 'part', 'q:1:2', 'q:1:3', 'q:1:all', 'q:1:u', 'q:1:g']) assert.equal(redis.cli('exists', `{holdfast}:${key}`), '0', key);
+  });
+
+  test('HF-21 a cancel that one node receives is an event of the others, and their extends tell of it', async () => {
+    await apis[0].put('/v1/queues/stop', { cancel_grace_ms: 60_000 });
+    await apis[0].post('/v1/queues/stop/jobs', { payload: 1 });
+    const stream = await openStream(nodes[1], '/v1/events?queue=stop&events=cancel_requested').opened;
+    const [job] = (await apis[1].post('/v1/queues/stop/claim', { wait_ms: 60_000 })).json.jobs;
+    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/cancel`)).status, 202);
+    const { event, data } = await stream.next();
+    stream.close();
+    assert.deepEqual([event, JSON.parse(data).job.id, JSON.parse(data).queue], ['cancel_requested', job.id, 'stop']);
+    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/extend`, { token: job.token })).json.cancel, true);
+    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/release`, { token: job.token })).json.state, 'cancelled');
+    const late = await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token });
+    assert.deepEqual([late.status, late.json.code], [409, 'cancelled']);
   });
 
   test('NOM-3 one live job a unique key, whoever asks', async () => {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "backend/router/impl.h"
+#include "base/check.h"
 #include "core/limits.h"
 
 /* --- the simple ones --- */
@@ -37,6 +38,7 @@ int merge_any(struct router_call *c, struct reply *out)
 /* OUT_OK only when all say so, else the first refusal. */
 static void take_worst(const struct router_call *c, struct reply *out)
 {
+    CHECK(c->answers);
     *out = *c->answers->reply;
     for (const struct answer *at = c->answers->next; at && out->outcome == OUT_OK; at = at->next)
         *out = *at->reply;

@@ -107,13 +107,13 @@ struct runner {
     uv_timer_t claim_timer;
     uv_timer_t bar_timer;
     uint64_t ready; /* jobs, for the bar */
-    bool closing;
 
     struct link tasks;
     size_t task_count;
     size_t asides; /* calls that belong to no task: reports to the breaker */
     enum stop_mode stop;
     bool finished; /* no more claims, for another reason than a signal */
+    bool closing;
     int status;
     uint64_t done, failed; /* jobs */
     unsigned problems;     /* of the worker, in a row */
@@ -125,17 +125,17 @@ struct runner {
     } released[RELEASED_SLOTS];
 
     struct call *claim;
-    bool claim_waited; /* with wait_ms > 0, so an empty reply does not mean empty at once */
     uint64_t claim_after;
     unsigned claim_failures;
     size_t claimed;     /* by --once */
-    bool reached;       /* the server has answered at least once */
     uint64_t *starts;   /* of the last plan->rate.count jobs, as a ring */
     size_t start_count; /* of all jobs */
 
     struct call *allow; /* the question to the breaker */
     bool permit;        /* it allowed a claim that has not been used */
     bool probe;         /* … in state half_open: for one job */
+    bool claim_waited;  /* with wait_ms > 0, so an empty reply does not mean empty at once */
+    bool reached;       /* the server has answered at least once */
 
     struct call *beat;
     bool beats;        /* the server knows heartbeats; else each lease is extended */

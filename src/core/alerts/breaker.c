@@ -93,13 +93,14 @@ static void enter(struct breaker *b, const struct breaker_rules *rules, enum bre
         b->until = held;
 }
 
-/* A wall clock that was set back must not make the wait longer. */
+/* A wall clock that was set back must not make the wait longer. Other nodes may be a little ahead,
+ * and a transaction that waited for a lock has the time of its begin: that is no such clock. */
 static bool time_left(const struct breaker *b, const struct breaker_rules *rules,
                       struct wall_time now)
 {
-    bool set_back = b->state == BREAKER_OPEN ? now.ms < b->changed_at.ms
-                                             : b->until.ms - now.ms > cooldown_ms(rules);
-    return now.ms < b->until.ms && !set_back;
+    int64_t back_ms = b->state == BREAKER_OPEN ? b->changed_at.ms - now.ms
+                                               : b->until.ms - now.ms - cooldown_ms(rules);
+    return now.ms < b->until.ms && back_ms <= BREAKER_SKEW_MS;
 }
 
 bool breaker_ask(struct breaker *b, const struct breaker_rules *rules, struct wall_time now)

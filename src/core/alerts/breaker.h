@@ -46,6 +46,8 @@ struct breaker {
 
 /* The use of a named breaker is written down at most this often. */
 #define BREAKER_USED_STEP_MS (3600 * 1000)
+/* Times that lie further back than this come from a clock that was set back. */
+#define BREAKER_SKEW_MS (60 * 1000)
 /* A named breaker that has no settings and was not used for this time is dropped. */
 #define BREAKER_UNUSED_MS (INT64_C(7) * 24 * 3600 * 1000)
 

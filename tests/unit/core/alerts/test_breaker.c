@@ -112,8 +112,23 @@ static void a_clock_set_back_does_not_lengthen_the_wait(void **state)
 {
     (void)state;
     struct breaker b = opened(0);
-    assert_false(breaker_ask(&b, &rules, at(0)));
-    assert_true(breaker_ask(&b, &rules, at(-1)));
+    assert_false(breaker_ask(&b, &rules, at(-BREAKER_SKEW_MS)));
+    assert_true(breaker_ask(&b, &rules, at(-BREAKER_SKEW_MS - 1)));
+}
+
+/* PDQ-9: nodes that share a store do not have exactly the same time. */
+static void a_node_that_is_behind_gets_no_more_probes(void **state)
+{
+    (void)state;
+    struct breaker b = opened(0);
+    assert_false(breaker_ask(&b, &rules, at(-1)));
+    assert_true(breaker_ask(&b, &rules, at(10005)));
+    assert_true(breaker_ask(&b, &rules, at(10004)));
+    assert_true(breaker_ask(&b, &rules, at(30000)));
+    assert_true(breaker_ask(&b, &rules, at(30000)));
+    assert_false(breaker_ask(&b, &rules, at(29999)));
+    assert_false(breaker_ask(&b, &rules, at(30000 - BREAKER_SKEW_MS)));
+    assert_true(breaker_ask(&b, &rules, at(30000 - BREAKER_SKEW_MS - 1)));
 }
 
 /* PDQ-9: each probe has the whole cooldown for its report. */
@@ -212,6 +227,7 @@ int main(void)
         cmocka_unit_test(probes_without_an_answer_are_given_up),
         cmocka_unit_test(a_late_success_closes_it),
         cmocka_unit_test(a_clock_set_back_does_not_lengthen_the_wait),
+        cmocka_unit_test(a_node_that_is_behind_gets_no_more_probes),
         cmocka_unit_test(a_late_probe_does_not_lapse_early),
         cmocka_unit_test(a_rate_limit_holds_it_open),
         cmocka_unit_test(own_rules_come_before_defaults),
