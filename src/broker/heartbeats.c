@@ -157,9 +157,8 @@ static void round_over(struct broker_heartbeat *h)
     h->checking = false;
     if (h->gone)
         heartbeat_free(h);
-    else if (tell || uv_now(h->broker->config.loop) >= h->deadline || h->broker->draining)
-        finish(h);
-    else if (!h->parked && park(h) != 0)
+    else if (tell || uv_now(h->broker->config.loop) >= h->deadline || h->broker->draining ||
+             (!h->parked && park(h) != 0))
         finish(h);
     else if (h->check_again)
         check(h);

@@ -87,7 +87,7 @@ static void command_exec(const struct supervisor_setup *s)
 
 static bool command_start(struct supervisor *v, const struct supervisor_setup *s)
 {
-    v->command = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): exec follows */
+    v->command = fork();
     if (v->command == 0)
         command_exec(s);
     for (int i = 0; i < CONTROL_FD; i++)
