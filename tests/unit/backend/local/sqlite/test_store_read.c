@@ -267,7 +267,7 @@ static void *watch(void *arg)
     struct arena mine;
     uint64_t last = 0;
     arena_init(&mine);
-    while (!atomic_load(&w->stop)) {
+    do {
         struct op_list q = {.limit = LIMIT_BATCH, .want_body = true};
         struct job_view *jobs;
         uint32_t count;
@@ -281,7 +281,7 @@ static void *watch(void *arg)
         last = as_of;
         w->looks++;
         arena_reset(&mine);
-    }
+    } while (!atomic_load(&w->stop));
     arena_done(&mine);
     return NULL;
 }
