@@ -400,6 +400,29 @@ static bool lines_within(const char *part, const char *whole)
     return true;
 }
 
+static size_t line_count(const char *text, const char *line, size_t len)
+{
+    size_t count = 0;
+    while (*text) {
+        size_t here = strcspn(text, "\n");
+        count += here == len && memcmp(text, line, len) == 0;
+        text += here + (text[here] == '\n');
+    }
+    return count;
+}
+
+/* As lines_within, in any order: a salvage reads what lies behind a damaged page from the end. */
+static bool lines_among(const char *part, const char *whole)
+{
+    for (const char *line = part; *line;) {
+        size_t len = strcspn(line, "\n");
+        if (line_count(part, line, len) > line_count(whole, line, len))
+            return false;
+        line += len + (line[len] == '\n');
+    }
+    return true;
+}
+
 static bool same(const struct seen *a, const struct seen *b)
 {
     return span_equal(buf_span(&a->lines), buf_span(&b->lines)) &&
@@ -410,7 +433,7 @@ static bool within(const struct seen *part, const struct seen *whole)
 {
     return (part->lines.len == 0 || lines_within(part->lines.data, whole->lines.data)) &&
            (part->exported.len == 0 || part->removals ||
-            lines_within(part->exported.data, whole->exported.data));
+            lines_among(part->exported.data, whole->exported.data));
 }
 
 /* An entry at the end that cannot be read may have been interrupted: that is reported, and the
