@@ -21,7 +21,7 @@ const fieldsOf = {
   'POST /v1/jobs/{id}/release': f.release, 'PATCH /v1/jobs/{id}': f.patch,
 };
 const destructive = /^(PUT|DELETE)|purge|remove|cancel|pause|clock/;
-const known = [100, 200, 201, 204, 400, 404, 409, 410, 413, 422, 429];
+const known = [100, 200, 201, 202, 204, 400, 404, 409, 410, 413, 422, 429];
 
 function generator(seed) {
   let state = seed >>> 0;

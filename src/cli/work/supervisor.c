@@ -87,7 +87,8 @@ static void command_exec(const struct supervisor_setup *s)
 
 static bool command_start(struct supervisor *v, const struct supervisor_setup *s)
 {
-    v->command = fork();
+    /* No handlers of pthread_atfork run: libuv's would close descriptors by their old numbers. */
+    v->command = _Fork();
     if (v->command == 0)
         command_exec(s);
     for (int i = 0; i < CONTROL_FD; i++)
