@@ -2,8 +2,8 @@
 /* Renaming a queue. Jobs, counts, triggers and waiting claims belong to the queue that the store
  * has, whose name never changes. A later name is kept twice: in the queue's attributes, to be
  * shown, and as the key ["holdfast", "orchestrator", "queue", NAME] of the key-value store with the
- * queue's number, to be found by. The key is set in one commit that checks that nobody else has it,
- * so a name is unique on every store, whichever node is asked.
+ * queue's number, to be found by. The key is set in one commit that checks that no other queue has
+ * it, so a name is unique on every store, whichever node is asked.
  *
  * A creation and a rename that want one name at the same time first write and then look: at least
  * one of them sees the other and gives up. A rename that is cut off between its steps has set the

@@ -37,7 +37,7 @@ struct command_run {
     int status;      /* of waitpid */
     bool has_status;
     bool abandoned; /* processes were left that cannot be killed */
-    bool abandon;   /* nobody waits for the end */
+    bool abandon;   /* no one waits for the end */
     char text[256]; /* the sentence of the end */
     char buffer[READ_BYTES];
 };

@@ -26,7 +26,7 @@ enum { CONTROL_FD = WORK_PROGRESS_FD + 1, ASIDE_FD = 16 };
 struct supervisor {
     pid_t command;
     bool ended;       /* the command itself */
-    bool runner_gone; /* nobody listens any more */
+    bool runner_gone; /* no one listens any more */
     bool killing;     /* SIGTERM was sent */
     int64_t kill_at_ms;
     int64_t kill_after_ms;
