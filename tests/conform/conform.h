@@ -202,9 +202,9 @@ struct headcount {
 };
 void expect_state(struct env *e, const char *file, int line, uint64_t seq, enum job_state state);
 void expect_counts(struct env *e, const char *file, int line, const char *queue,
-                   struct headcount tally);
+                   struct headcount expected);
 
-/* --- client.c: short ways to say things --- */
+/* --- client.c: operations and short helpers --- */
 
 struct held { /* a job and the token it was claimed with */
     uint64_t seq, hi;

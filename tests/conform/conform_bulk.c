@@ -207,12 +207,12 @@ static const struct conform_case cases[] = {
     CASE("NOM-7 NOM-3 two dead jobs with one key", two_with_one_key),
     CASE("NOM-7 HF-16 clear completed, clear errors", clear_completed_and_errors),
     CASE("NOM-7 NOM-14 by group", by_group),
-    CASE("HF-7 cancel what waits, then what runs", cancel_all),
-    CASE("bulk: unknown action, states it cannot start from", wrong_asks),
+    CASE("HF-7 cancel waiting jobs, then running ones", cancel_all),
+    CASE("bulk: an unknown action and illegal states are refused", wrong_asks),
     CASE("bulk: cancel and remove name their states, requeue means dead jobs", states_left_out),
-    CASE("bulk has a horizon", horizon, .flags = EXACT),
+    CASE("bulk applies to jobs that existed at the request", horizon, .flags = EXACT),
     CASE("NOM-7 bulk over many jobs while others work", many, .flags = EXACT),
     CASE("NOM-7 bulk after the wall clock was set back", clock_set_back),
-    CASE("NOM-7 a bulk requeue wakes those who wait", wakes_the_waiting),
+    CASE("NOM-7 a bulk requeue wakes waiting claims", wakes_the_waiting),
 };
 TOPIC(topic_bulk, cases);

@@ -297,8 +297,8 @@ static const struct conform_case cases[] = {
     CASE("a dead job can be seized by name", seize_dead),
     CASE("NOM-2 seizing running, done or cancelled jobs is illegal", seize_refused),
     CASE("NOM-3 seizing a dead job whose key is taken", seize_keeps_unique),
-    CASE("HF-2 a claim is given back by its nonce, uncounted", given_back_by_nonce, .flags = EXACT),
-    CASE("an unknown nonce gives back nothing", unknown_nonce),
+    CASE("HF-2 a claim is released by its nonce, uncounted", given_back_by_nonce, .flags = EXACT),
+    CASE("an unknown nonce releases nothing", unknown_nonce),
     CASE("counters since the start", claimed_counter, .flags = EXACT),
 };
 TOPIC(topic_claim, cases);

@@ -240,7 +240,7 @@ static void gaps(struct env *e)
     EXPECT_INT(oldest, start + 1); /* what the first will get */
     expect_gap(e, start, false);
     expect_gap(e, 0, true);
-    expect_gap(e, start + 1, true); /* nobody was ever told that one */
+    expect_gap(e, start + 1, true); /* that event was never sent */
     expect_gap(e, UINT64_MAX, true);
     put(e, "q"); /* created, enqueued */
     settle_due(e);
@@ -368,9 +368,9 @@ static void clock_suspect(struct env *e)
 }
 
 static const struct conform_case cases[] = {
-    CASE("events: the way of a job", way_of_a_job, .flags = EXACT),
+    CASE("events: from enqueue to done", way_of_a_job, .flags = EXACT),
     CASE("events: dead, requeued, patched, cancelled, lost, expired", other_ends, .flags = EXACT),
-    CASE("events: refusals, queries and repeats make none", nothing_happened, .flags = EXACT),
+    CASE("events: refusals, queries and repeats cause none", nothing_happened, .flags = EXACT),
     CASE("events: queues", queues, .flags = EXACT),
     CASE("events: warn_depth, once until it has fallen below 90 %", deep, .flags = EXACT),
     CASE("events: what a listener missed", gaps, .flags = EXACT),
@@ -378,7 +378,7 @@ static const struct conform_case cases[] = {
     CASE("events: a bound lease that a restart ended", bound_lease_of_a_restart,
          .flags = EXACT | RESTART, .needs = NEEDS_OWN_STORE),
     CASE("events: news", news, .flags = EXACT),
-    CASE("events: a clock that leapt, and its acceptance", clock_suspect, .flags = EXACT,
+    CASE("events: a clock that jumped, and its acceptance", clock_suspect, .flags = EXACT,
          .configure = leaping_clock, .needs = NEEDS_OWN_CLOCK | NEEDS_ONE_STORE),
 };
 TOPIC(topic_events, cases);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A caller that keeps to backend.h gets through whatever the fault wrapper does: each case opens
- * its backend again under faults of its own. */
+ * its backend again under its own faults. */
 #include "conform/conform.h"
 
 static void reopen(struct env *e, struct fault_config faults)
@@ -49,7 +49,7 @@ static void drains(struct env *e)
         EXPECT_INT(seen[index_of(e, seqs, 60, work_once(e, w))]++, 0);
     EXPECT_COUNTS("q", .done = 60);
     for (int i = 0; i < 60; i += 13)
-        EXPECT_INT(job_attempts(&get(e, seqs[i])->job), 1); /* nobody's crash was counted */
+        EXPECT_INT(job_attempts(&get(e, seqs[i])->job), 1); /* no crash was counted */
 }
 
 static void another_node_holds(struct env *e)
@@ -157,7 +157,7 @@ static void repeats_by_token(struct env *e)
 
 static const struct conform_case cases[] = {
     CASE("HF-2 everything drains under all faults at once", drains, .flags = EXACT),
-    CASE("PDQ-4 another node holds a job and gives it back", another_node_holds, .flags = EXACT),
+    CASE("PDQ-4 another node holds a job and releases it", another_node_holds, .flags = EXACT),
     CASE("another node cancels first", another_node_cancels, .flags = EXACT),
     CASE("UNAVAILABLE: surely not done", unavailable_is_not_done, .flags = EXACT),
     CASE("HF-2 UNKNOWN: repeated by key, given back by nonce", unknown_is_perhaps_done,

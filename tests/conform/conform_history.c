@@ -137,7 +137,8 @@ static void each_outcome(struct env *e)
                    {ATTEMPT_CANCELLED, 3, "carl", "", 11001, 11006});
 }
 
-/* The last attempt of a dead job is there, too; a requeue keeps all and numbers begin anew. */
+/* The history includes the last attempt of a dead job; a requeue keeps all attempts, and numbers
+ * start again. */
 static void dead_and_requeued(struct env *e)
 {
     make_queue(e);

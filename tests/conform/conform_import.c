@@ -39,8 +39,8 @@ static void expect_past(struct env *e, uint64_t seq, enum job_state state,
     EXPECT_STATE(seq, state);
 }
 
-/* A spool's job has its id already. Whoever brings it again, under the same key or after that was
- * forgotten, gets the job that is there. */
+/* A job of a spool already has its id. An import that repeats it, under the same key or after the
+ * key was dropped, returns the job that exists. */
 static void comes_with_its_id(struct env *e)
 {
     uint64_t first = put(e, "q");
@@ -57,7 +57,7 @@ static void comes_with_its_id(struct env *e)
     EXPECT(r->repeat);
     EXPECT_INT(r->seq, op.enqueue.id.seq);
     struct op other = op;
-    other.enqueue.id.hi += 1 << 16; /* another job: not to be taken for this one */
+    other.enqueue.id.hi += 1 << 16; /* another job, which must not be confused with this one */
     r = run(e, other);
     EXPECT_OUT(r, OUT_EXISTS);
     EXPECT_INT(r->id_hi, op.enqueue.id.hi);

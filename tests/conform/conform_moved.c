@@ -250,7 +250,7 @@ static void silent(struct env *e)
     settle_due(e);
     size_t count = backend_events(e->b, after, 0, events, 8, &oldest);
     for (size_t i = 0; i < count; i++)
-        EXPECT_INT(events[i].seq, 0); /* that the queue was made is told */
+        EXPECT_INT(events[i].seq, 0); /* the event that the queue was created */
     const struct queue_counts *c = &queue_get(e, "q")->counts;
     EXPECT_INT(c->died + c->failed + c->acked + c->claimed, 0);
 }
@@ -298,7 +298,7 @@ static const struct conform_case cases[] = {
     CASE("moved: an id that is there is refused", there_already, EXACT),
     CASE("moved: unique keys of ended jobs", keys, EXACT),
     CASE("moved: what cannot be is refused", wrong),
-    CASE("moved: nobody hears of it", silent, EXACT),
+    CASE("moved: it causes no event", silent, EXACT),
     CASE("moved: retention goes by age", retention_goes_by_age, EXACT | RESTART),
     CASE("still: nothing happens by itself", still, EXACT, .configure = be_still),
 };
