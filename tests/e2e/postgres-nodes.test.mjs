@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
 import { Client, openStream } from './lib/client.mjs';
+import { alertCases, declareCases } from './lib/node_cases.mjs';
 import { Receiver } from './lib/receiver.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
 
@@ -47,28 +48,6 @@ const leadingIn = async (schema) =>
   (await until('one leads', () => Number(sql(`SELECT n.number FROM ${schema}.leader l JOIN ${schema}.node n ON n.epoch = l.holder`)))) - 1;
 
 const get = async (api, key) => (await api.post('/v1/kv/get', { keys: [key] })).json.keys[0];
-
-describe('cancel', () => {
-  let shared;
-  before(async () => (shared = await startNodes('cancel')));
-  after(() => stopNodes(shared));
-
-  test('HF-21 a cancel that one node receives is an event of the others, and their extends tell of it', async () => {
-    const { apis, nodes } = shared;
-    await apis[0].put('/v1/queues/stop', { cancel_grace_ms: 60_000 });
-    await apis[0].post('/v1/queues/stop/jobs', { payload: 1 });
-    const stream = await openStream(nodes[1], '/v1/events?queue=stop&events=cancel_requested').opened;
-    const [job] = (await apis[1].post('/v1/queues/stop/claim', { wait_ms: 60_000 })).json.jobs;
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/cancel`)).status, 202);
-    const { event, data } = await stream.next();
-    stream.close();
-    assert.deepEqual([event, JSON.parse(data).job.id, JSON.parse(data).queue], ['cancel_requested', job.id, 'stop']);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/extend`, { token: job.token })).json.cancel, true);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/release`, { token: job.token })).json.state, 'cancelled');
-    const late = await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token });
-    assert.deepEqual([late.status, late.json.code], [409, 'cancelled']);
-  });
-});
 
 describe('keys and values', () => {
   let shared;
@@ -330,41 +309,7 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     await apis[1].delete('/v1/schedules/wants');
   });
 
-  test('NOM-11 a condition is raised and cleared once, and both nodes show it', async () => {
-    const { apis } = shared;
-    const leader = await leadingIn(schema);
-    const rule = { on: 'deep', depth: 2, queue: 'deep', webhook: { url: receiver.url } };
-    assert.equal((await apis[1 - leader].put('/v1/alerts/backlog', rule)).status, 201);
-    for (let n = 0; n < 3; n++) await apis[n % 2].post('/v1/queues/deep/jobs', { payload: n });
-    await receiver.wait(1, (r) => r.json.alert === 'backlog', 30_000);
-    for (const api of apis) assert.equal((await api.get('/v1/alerts/backlog')).json.raised_count, 1);
-    await apis[1 - leader].post('/v1/queues/deep/claim', { count: 3 });
-    await receiver.wait(2, (r) => r.json.alert === 'backlog', 30_000);
-    for (const api of apis) assert.equal((await api.get('/v1/alerts/backlog')).json.raised_count, 0);
-    assert.deepEqual(told('backlog').map((r) => r.json.event), ['alert_raised', 'alert_cleared']);
-  });
-
-  test('PDQ-9 PDQ-12 named breakers are common to the nodes: the probes are allowed once in all', async () => {
-    const { apis } = shared;
-    assert.equal((await apis[0].put('/v1/breakers/pay', { failure_threshold: 4, open_cooldown_seconds: 86400, half_open_probe_count: 3 })).status, 201);
-    const report = (n) => apis[n % 2].post('/v1/breakers/pay/report', { ok: false });
-    await Promise.all([0, 1, 2, 3].map(report)); // no report is lost
-    for (const api of apis) {
-      const { json } = await api.post('/v1/breakers/pay/allow');
-      assert.deepEqual([json.allowed, json.state], [false, 'open']);
-      assert.match((await api.get('/metrics')).text, /^holdfast_breaker_state\{target="pay"\} 1$/m);
-    }
-    sql(`UPDATE ${schema}.breaker SET until = 1 WHERE target = 'pay'`); // its cooldown is over
-    const replies = await Promise.all(Array.from({ length: 40 }, (_, n) => apis[n % 2].post('/v1/breakers/pay/allow')));
-    for (const r of replies) assert.equal(r.status, 200, r.text);
-    assert.equal(replies.filter((r) => r.json.allowed).length, 3);
-    assert.equal((await apis[1].post('/v1/breakers/pay/report', { ok: true })).json.state, 'closed');
-    assert.equal((await apis[0].post('/v1/breakers/pay/allow')).json.allowed, true);
-    assert.equal((await apis[0].delete('/v1/breakers/pay')).status, 200);
-    // Both nodes create the same one at once.
-    const made = await Promise.all(Array.from({ length: 20 }, (_, n) => apis[n % 2].post(`/v1/breakers/new${n >> 1}/allow`)));
-    for (const r of made) assert.deepEqual([r.status, r.json.allowed], [200, true], r.text);
-  });
+  declareCases(alertCases, () => ({ ...shared, receiver, leading: () => leadingIn(schema) }));
 
   test('PDQ-9 a breaker that one node opened denies on the other, and after a restart', async () => {
     const { nodes, apis } = shared;

@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
+import { declareCases, nodeCases } from './lib/node_cases.mjs';
 import { killServer, logged, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
@@ -215,9 +216,10 @@ describe('nodes that share a database', () => {
   const schema = 'shared';
   let nodes, apis;
   before(async () => {
-    // All at once on an empty database: one of them makes the tables.
+    // All of them start at once on an empty database: one creates the tables.
     nodes = await Promise.all([1, 2, 3].map((n) => startServer({ backend: url(schema), args: ['--node', String(n)] })));
     apis = nodes.map((node) => new Client(node));
+    await until('all nodes know each other', async () => (await Promise.all(apis.map((api) => api.get('/v1/cluster')))).every(({ json }) => json.nodes.length === 3));
   });
   after(async () => {
     for (const api of apis) api.close();
@@ -251,42 +253,7 @@ describe('nodes that share a database', () => {
     assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE state = 4`), '300');
   });
 
-  test('NOM-3 one live job a unique key, whoever asks', async () => {
-    const answers = await Promise.all(
-      Array.from({ length: 24 }, (_, i) => apis[i % 3].post('/v1/queues/unique/jobs', { payload: i, unique: 'same' })),
-    );
-    assert.equal(answers.filter((a) => a.status === 201).length, 1);
-    assert.equal(answers.filter((a) => a.status === 409).length, 23);
-    assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE unique_key = 'same'`), '1');
-  });
-
-  test('HF-2 an idempotency key holds across nodes', async () => {
-    await apis[0].put('/v1/queues/keyed', {});
-    for (let round = 0; round < 20; round++) {
-      const headers = { 'idempotency-key': `k${round}` };
-      const answers = await Promise.all(apis.map((api) => api.post('/v1/queues/keyed/jobs', { payload: 1 }, { headers })));
-      assert.equal(new Set(answers.map((a) => a.json.id)).size, 1);
-    }
-    assert.equal(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queues q ON q.number = j.queue WHERE q.name = 'keyed'`), '20');
-  });
-
-  test('PDQ-4 a claim waits on one node for a job of another, also for one that becomes due', async () => {
-    for (const delay of [0, 300]) {
-      const waiting = apis[0].post('/v1/queues/far/claim', { wait_ms: 20000 });
-      const made = await apis[1].post('/v1/queues/far/jobs', { payload: delay, delay_ms: delay });
-      const { json } = await waiting;
-      assert.equal(json.jobs[0]?.id, made.json.id);
-    }
-  });
-
-  test('HF-2 a token of one node is good at the others', async () => {
-    await apis[0].post('/v1/queues/token/jobs', { payload: 1 });
-    const { json } = await apis[1].post('/v1/queues/token/claim', {});
-    const [job] = json.jobs;
-    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: 'zz-1' })).status, 409);
-    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
-  });
+  declareCases(nodeCases, () => ({ nodes, apis }));
 
   test('TF-3 the cluster, as each node sees it', async () => {
     const views = await until('all see all', async () => {

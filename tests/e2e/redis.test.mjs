@@ -9,7 +9,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { Client, openStream } from './lib/client.mjs';
+import { Client } from './lib/client.mjs';
+import { declareCases, nodeCases } from './lib/node_cases.mjs';
 import { freePort } from './lib/ports.mjs';
 import { killServer, logged, startServer, stopServer, until } from './lib/server.mjs';
 
@@ -249,36 +250,7 @@ describe('nodes that share a server', () => {
     for (const key of ['row', 'pay', 'part', 'q:1:2', 'q:1:3', 'q:1:all', 'q:1:u', 'q:1:g']) assert.equal(redis.cli('exists', `{holdfast}:${key}`), '0', key);
   });
 
-  test('HF-21 a cancel that one node receives is an event of the others, and their extends tell of it', async () => {
-    await apis[0].put('/v1/queues/stop', { cancel_grace_ms: 60_000 });
-    await apis[0].post('/v1/queues/stop/jobs', { payload: 1 });
-    const stream = await openStream(nodes[1], '/v1/events?queue=stop&events=cancel_requested').opened;
-    const [job] = (await apis[1].post('/v1/queues/stop/claim', { wait_ms: 60_000 })).json.jobs;
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/cancel`)).status, 202);
-    const { event, data } = await stream.next();
-    stream.close();
-    assert.deepEqual([event, JSON.parse(data).job.id, JSON.parse(data).queue], ['cancel_requested', job.id, 'stop']);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/extend`, { token: job.token })).json.cancel, true);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/release`, { token: job.token })).json.state, 'cancelled');
-    const late = await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token });
-    assert.deepEqual([late.status, late.json.code], [409, 'cancelled']);
-  });
-
-  test('NOM-3 one live job a unique key, whoever asks', async () => {
-    const answers = await Promise.all(Array.from({ length: 24 }, (_, i) => apis[i % 3].post('/v1/queues/unique/jobs', { payload: i, unique: 'same' })));
-    assert.equal(answers.filter((a) => a.status === 201).length, 1);
-    assert.equal(answers.filter((a) => a.status === 409).length, 23);
-  });
-
-  test('HF-2 an idempotency key holds across nodes', async () => {
-    await apis[0].put('/v1/queues/keyed', {});
-    for (let round = 0; round < 10; round++) {
-      const headers = { 'idempotency-key': `k${round}` };
-      const answers = await Promise.all(apis.map((api) => api.post('/v1/queues/keyed/jobs', { payload: 1 }, { headers })));
-      assert.equal(new Set(answers.map((a) => a.json.id)).size, 1);
-    }
-    assert.equal((await apis[1].get('/v1/queues/keyed')).json.counts.ready, 10);
-  });
+  declareCases(nodeCases, () => ({ nodes, apis }));
 
   test('KV-10 a key that several nodes count up at once loses nothing', async () => {
     const add = async (api) => {
@@ -291,24 +263,6 @@ describe('nodes that share a server', () => {
     };
     await Promise.all(apis.map(add));
     assert.equal((await apis[1].post('/v1/kv/get', { keys: [['n']] })).json.keys[0].value, 24);
-  });
-
-  test('PDQ-4 a claim waits on one node for a job of another, also for one that becomes due', async () => {
-    for (const delay of [0, 300]) {
-      const waiting = apis[0].post('/v1/queues/far/claim', { wait_ms: 20000 });
-      const made = await apis[1].post('/v1/queues/far/jobs', { payload: delay, delay_ms: delay });
-      const { json } = await waiting;
-      assert.equal(json.jobs[0]?.id, made.json.id);
-    }
-  });
-
-  test('HF-2 a token of one node is good at the others', async () => {
-    await apis[0].post('/v1/queues/token/jobs', { payload: 1 });
-    const { json } = await apis[1].post('/v1/queues/token/claim', {});
-    const [job] = json.jobs;
-    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: 'zz-1' })).status, 409);
-    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
   });
 
   test('scripts that the server forgets are loaded again', async () => {
