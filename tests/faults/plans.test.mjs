@@ -56,7 +56,7 @@ test(`TF-1 the plans of what is asked all the time, with three times ${rows} job
   const before = log().length;
   await post('/v1/queues/delayed/jobs', { payload: 'now' }, 201);
   for (const queue of ['delayed', 'ready']) {
-    const { jobs } = await post(`/v1/queues/${queue}/claim`, { count: 3, lease_ms: 3000 });
+    const { jobs } = await post(`/v1/queues/${queue}/claim`, { count: 3, lease_ms: 6000 });
     assert.equal(jobs.length, queue === 'delayed' ? 1 : 3);
     await post(`/v1/jobs/${jobs[0].id}/ack`, { token: jobs[0].token });
   }

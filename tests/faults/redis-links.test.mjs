@@ -120,8 +120,8 @@ test('TF-3 what a leader was about to write when it was overtaken is refused by 
   });
   const next = await new Node(url('fenced'), 2).start();
   t.after(() => (next.server.exit ? null : next.kill()));
-  await until('the other leads', async () => (await next.cluster()).leader?.self, 10 * times.ttl);
-  await until('the job is ready', async () => (await next.api.get(`/v1/jobs/${job.id}`)).json.state === 'ready', 10 * times.ttl);
+  await until('the other node leads', async () => (await next.cluster()).leader?.self);
+  await until('the job is ready', async () => (await next.api.get(`/v1/jobs/${job.id}`)).json.state === 'ready');
   const { json } = await next.api.post('/v1/queues/q/claim', { count: 100, lease_ms: 600_000 });
   const claimed = json.jobs.find(({ id }) => id === job.id);
   assert.equal(claimed?.attempt, 1);
