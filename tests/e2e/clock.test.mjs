@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-14: under --test-clock time moves only when told, and what became due has happened when the
-// answer comes.
+// HF-14: with --test-clock time advances only on request, and everything that became due has happened before the reply.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -18,7 +17,7 @@ onStores('test clock (HF-14)', stores, { args: ['--test-clock'] }, (use) => {
     return Date.parse(answer.json.now);
   };
 
-  test('it stands still, and moves exactly as far as told', async () => {
+  test('it stands still, and advances exactly as far as requested', async () => {
     const a = Date.parse((await use.api.get('/v1/test/clock')).json.now);
     await new Promise((resolve) => setTimeout(resolve, 20));
     const b = Date.parse((await use.api.get('/v1/test/clock')).json.now);
@@ -37,7 +36,7 @@ onStores('test clock (HF-14)', stores, { args: ['--test-clock'] }, (use) => {
     assert.equal((await use.api.get(`/v1/jobs/${job.id}`)).json.state, 'ready');
   });
 
-  test('a lease runs out, and a waiting claim gets the job', async () => {
+  test('a lease expires, and a waiting claim gets the job', async () => {
     const q = freshQueue();
     const { id } = await enqueue(use.api, q, { payload: 1 });
     const first = await claimOne(use.api, q, { lease_ms: 5 * minute });
@@ -53,7 +52,7 @@ onStores('test clock (HF-14)', stores, { args: ['--test-clock'] }, (use) => {
     assert.equal(stale.json.code, 'lease_lost');
   });
 
-  test('retention takes finished jobs away', async () => {
+  test('retention removes finished jobs', async () => {
     const q = freshQueue();
     await use.api.put(`/v1/queues/${q}`, { keep_done_ms: 30 * minute });
     const { id } = await enqueue(use.api, q, { payload: 1 });
@@ -74,7 +73,7 @@ onStores('test clock (HF-14)', stores, { args: ['--test-clock'] }, (use) => {
     assert.equal(view.reason, 'expired');
   });
 
-  test('bad ways to move it', async () => {
+  test('invalid requests to advance it', async () => {
     for (const json of [{}, { advance_ms: -1 }, { advance_ms: 'x' }, { advance: 1 }]) {
       const answer = await use.api.post('/v1/test/clock', json);
       assert.equal(answer.status, 422, answer.text);

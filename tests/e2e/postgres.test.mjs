@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several servers on one PostgreSQL database: what they share, what they refuse to start on, and
-// what happens when it goes away. Runs itself below scripts/with-postgres.
+// Several servers on one PostgreSQL database: what they share, when they refuse to start, and what happens during an
+// outage. The file runs itself with scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ function sql(text, database = 'postgres') {
 
 const schemas = () => sql("SELECT string_agg(nspname, ',' ORDER BY nspname) FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%'");
 
-/** The server must not start, say why, and leave everything as it was. */
+/** The server must refuse to start, say why, and change nothing. */
 async function refused(backend, why) {
   const before = schemas();
   const error = await startServer({ backend }).then(
@@ -55,7 +55,7 @@ function listening(onClient) {
   return new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(Object.assign(server, { port: server.address().port }))));
 }
 
-/** As much of PostgreSQL's protocol as it takes to say which version it is; notes the kinds of what it is asked. */
+/** The part of PostgreSQL's protocol that reports the version; records the types of the messages that it receives. */
 function oldServer(client, version, asked) {
   const message = (kind, ...parts) => {
     const body = Buffer.concat(parts.map((part) => (typeof part === 'number' ? Buffer.from([0, 0, 0, part]) : Buffer.from(part))));
@@ -78,7 +78,7 @@ function oldServer(client, version, asked) {
   });
 }
 
-/** TLS in front of the server's Unix socket, with a certificate of its own. */
+/** TLS in front of the server's Unix socket, with its own certificate. */
 function encrypting(dir) {
   const words = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=db', '-keyout', 'key', '-out', 'pem'];
   assert.equal(spawnSync('openssl', words, { cwd: dir }).status, 0);
@@ -94,8 +94,8 @@ function encrypting(dir) {
   });
 }
 
-describe('how the database is reached is told', { concurrency: false }, () => {
-  /** What /v1/server, /v1/cluster and the log say of it. */
+describe('the server reports how it reaches the database', { concurrency: false }, () => {
+  /** The reports of /v1/server, /v1/cluster and the log. */
   async function told(backend) {
     const server = await startServer({ backend });
     const api = new Client(server);
@@ -115,7 +115,7 @@ describe('how the database is reached is told', { concurrency: false }, () => {
     assert.equal(level, 'info');
     assert.match(note, /does not leave this machine/);
   });
-  test('with TLS, as sslmode=prefer takes it where it is offered, and without', async (t) => {
+  test('with TLS, which sslmode=prefer uses if it is offered, and without', async (t) => {
     const proxy = await encrypting(temporaryDirectory());
     t.after(() => proxy.close());
     const at = (mode) => `postgres://holdfast:s3cret@127.0.0.1:${proxy.port}/postgres?schema=linked${mode}`;
@@ -138,13 +138,13 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
     await refused(`${base}&schema=No-Name`, /schema in the URL .* must be/);
     await refused(`${base}&durability=perhaps`, /durability .* fsync or relaxed/);
   });
-  test('nobody there', async () => {
+  test('no server at the address', async () => {
     await refused(`postgres://holdfast@/postgres?host=${encodeURIComponent(socket + '/none')}`, /PostgreSQL cannot be used/);
     const gone = await listening(() => {});
     await new Promise((resolve) => gone.close(resolve));
     await refused(`postgres://u:s3cret@127.0.0.1:${gone.port}/db`, /PostgreSQL cannot be used.*refused/);
   });
-  test('somebody there who says nothing, or something else', async (t) => {
+  test('a server that sends nothing, or another protocol', async (t) => {
     const silent = await listening(() => {});
     const other = await listening((client) => client.on('data', () => client.write('HTTP/1.1 400 Bad Request\r\n\r\n')));
     t.after(() => [silent, other].forEach((one) => one.close()));
@@ -166,7 +166,7 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
     await refused(`${poor}&schema=newer`, /role poor may not use the tables/);
     sql('CREATE SCHEMA bare; GRANT USAGE ON SCHEMA bare TO poor');
     await refused(`${poor}&schema=bare`, /role poor may not make tables in the schema bare: GRANT CREATE/);
-    // One right that is missing, of one table or one sequence, would show only when it is needed.
+    // A missing right on one table or one sequence would otherwise be noticed only when it is needed.
     await stopServer(await startServer({ backend: url('rights') }));
     sql('GRANT USAGE ON SCHEMA rights TO poor; GRANT SELECT ON ALL TABLES IN SCHEMA rights TO poor');
     await refused(`${poor}&schema=rights`, /role poor may not use the tables/);
@@ -226,7 +226,7 @@ describe('nodes that share a database', () => {
     for (const node of nodes) await stopServer(node);
   });
 
-  test('every job runs once, whoever hands it out', async () => {
+  test('every job runs once, whichever node claims it', async () => {
     const ids = new Set();
     for (let n = 0; n < 3; n++) {
       const jobs = Array.from({ length: 100 }, (_, i) => ({ payload: { n, i } }));
@@ -280,7 +280,7 @@ describe('nodes that share a database', () => {
     }
   });
 
-  test('two nodes of one number are told of', async (t) => {
+  test('two nodes with the same number are reported', async (t) => {
     const twins = await Promise.all([5, 5].map((n) => startServer({ backend: url('twins'), args: ['--node', String(n)], env: { HOLDFAST_CLUSTER_LEADER_TTL_MS: '1s' } })));
     t.after(() => Promise.all(twins.map((node) => stopServer(node))));
     await until('the log says so', () => twins.every((node) => /node_twice node=5/.test(node.stderr)));
@@ -294,7 +294,7 @@ describe('nodes that share a database', () => {
   });
 });
 
-describe('a database that goes away', () => {
+describe('an outage of the database', () => {
   const owner = (process.env.HF_POSTGRES_AS ?? '').split(' ').filter(Boolean);
   function control(...words) {
     const [file, ...rest] = [...owner, `${process.env.HF_POSTGRES_BIN}/pg_ctl`, '-D', process.env.HF_POSTGRES_DATA, '-w', ...words];
@@ -302,7 +302,7 @@ describe('a database that goes away', () => {
     assert.equal(run.status, 0);
   }
 
-  test('nothing confirmed is lost, nothing is done twice, and it goes on', async (t) => {
+  test('nothing confirmed is lost, nothing is done twice, and the server continues', async (t) => {
     const server = await startServer({ backend: url('outage') });
     const api = new Client(server);
     t.after(() => (server.exit ? null : killServer(server)));
@@ -328,7 +328,7 @@ describe('a database that goes away', () => {
     await stopServer(server);
   });
 
-  test('a bulk action that lost its connection is not told to be undone: it is done later', async (t) => {
+  test('a bulk action whose connection was lost is reported as unknown, and is done later', async (t) => {
     const server = await startServer({ backend: url('bulk') });
     const api = new Client(server);
     t.after(() => (server.exit ? null : killServer(server)));
@@ -348,7 +348,7 @@ describe('a database that goes away', () => {
     await stopServer(server);
   });
 
-  test('a change of rules that a crash forgot is forgotten here, too', async (t) => {
+  test('a change of rules that a crash of the database lost is dropped by the server, too', async (t) => {
     const server = await startServer({ backend: url('rules'), env: { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' } });
     const api = new Client(server);
     t.after(() => (server.exit ? null : killServer(server)));
@@ -361,7 +361,7 @@ describe('a database that goes away', () => {
     assert.equal((await api.put('/v1/alerts/all', { on: 'dead', webhook: { url: 'http://127.0.0.1:9/' } })).status, 201);
     await die();
     assert.equal(notices(), 1);
-    // As if the rule had never come: another gets its number.
+    // As if the rule had never been stored: another rule gets its number.
     sql('DELETE FROM rules.notice; DELETE FROM rules.alert');
     sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
     await until('it is back', () => /postgres_back/.test(server.stderr));
@@ -371,7 +371,7 @@ describe('a database that goes away', () => {
     await stopServer(server);
   });
 
-  test('another node leads when the leader has died', async (t) => {
+  test('another node leads when the leader has been killed', async (t) => {
     const first = await startServer({ backend: url('lead'), args: ['--node', '1'] });
     const second = await startServer({ backend: url('lead'), args: ['--node', '2'] });
     const api = new Client(second);
@@ -379,7 +379,7 @@ describe('a database that goes away', () => {
     const leader = () => sql('SELECT epoch FROM lead.leader');
     const before = await until('one leads', () => (leader() !== '0' ? leader() : null));
     await killServer(first);
-    // The lease is ten seconds; its end is brought forward, so that the test need not wait for it.
+    // The lease is ten seconds; it is ended early, so that the test does not have to wait for it.
     sql('UPDATE lead.leader SET until = 0');
     await api.post('/v1/queues/q/jobs', { payload: 1, delay_ms: 50 });
     const { json } = await api.post('/v1/queues/q/claim', { wait_ms: 20000 });
