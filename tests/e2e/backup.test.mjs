@@ -59,9 +59,9 @@ describe('backup and restore', () => {
     const api = new Client(server);
     const confirmed = [];
     let stop = false, failed = null;
-    const load = Array.from({ length: 8 }, async (_, lane) => {
+    const load = Array.from({ length: 8 }, async (_, producer) => {
       while (!stop) {
-        const answer = await api.post('/v1/queues/load/jobs', { payload: { lane, n: confirmed.length } });
+        const answer = await api.post('/v1/queues/load/jobs', { payload: { producer, n: confirmed.length } });
         if (answer.status !== 201) failed = answer.text;
         confirmed.push(answer.json);
       }

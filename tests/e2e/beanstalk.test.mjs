@@ -204,7 +204,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       assert.equal(ID((await w.ask('reserve')).line), id); // when the pause is over
       assert.ok(Date.now() - began >= 1990);
       assert.equal((await w.stats(`stats-tube ${w.tube}`)).pause, '0');
-      assert.equal(await w.line('pause-tube nobody-has-this 1'), 'NOT_FOUND');
+      assert.equal(await w.line('pause-tube unused-tube 1'), 'NOT_FOUND');
       await w.close();
     });
 
@@ -588,7 +588,7 @@ describe('a link named beanstalkd', () => {
     assert.equal((await run(['-z', 'many'])).code, 2);
     assert.equal((await run(['word'])).code, 2);
     assert.match((await run(['-l', '0.0.0.0'])).err, /loopback/);
-    assert.match((await run(['-u', 'nobody-of-this-name'])).err, /no user/);
+    assert.match((await run(['-u', 'no-such-user-here'])).err, /no user/);
   });
 
   test('HF-4 without -b jobs are in memory; -z limits them; -n -c -V -F -f are accepted', async () => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of `holdfast work` (PDQ-8): whatever a command starts ends with its job, and with the runner.
+// The processes of `holdfast work` (PDQ-8): all processes that a command starts end with its job, and with the runner.
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -24,7 +24,7 @@ onStores('the process tree', ['memory'], {}, (use) => {
     return { id, queue, runner, file: (name) => path.join(home, name) };
   }
 
-  test('PDQ-8: after --timeout the whole tree ends, also what ignores SIGTERM, and the job fails', async () => {
+  test('PDQ-8: after --timeout the whole tree ends, also processes that ignore SIGTERM, and the job fails', async () => {
     const { id, runner, file } = await start(`${stubborn} ${daemon('daemon')} echo $$ >$d/main; ${forever}`, ['--timeout', '1s']);
     const pids = [await pidIn(file('stubborn')), await pidIn(file('daemon')), await pidIn(file('main'))];
     // On a busy machine the first attempt can end before the files are written: these processes are of a later attempt.
@@ -38,7 +38,7 @@ onStores('the process tree', ['memory'], {}, (use) => {
     await runner.stop();
   });
 
-  test('PDQ-8: what a command leaves behind ends before its job does', async () => {
+  test('PDQ-8: processes that a command leaves are ended before its job is reported', async () => {
     const { id, runner, file } = await start(`${daemon('daemon')} while [ ! -s $d/daemon ]; do sleep 0.02; done; echo fine`);
     assert.equal((await stateOf(use.api, id, 'done')).result, 'fine');
     assert.ok(!alive(await pidIn(file('daemon'))));

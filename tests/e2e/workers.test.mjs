@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers: progress, log lines, heartbeats that wait, and the registry; on the embedded store and with two
-// servers on PostgreSQL and on Redis. Runs itself below scripts/with-postgres and scripts/with-redis.
+// servers on PostgreSQL and on Redis. The file runs itself with scripts/with-postgres and scripts/with-redis.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -38,7 +38,7 @@ const view = async (api, job) => ok(await api.get(`/v1/jobs/${job.id}`));
 const workers = async (api) => ok(await api.get('/v1/workers')).workers;
 const worker = async (api, name) => (await workers(api)).find((w) => w.name === name);
 
-/** What every store must do, with one server or through two of them (`a` and `b` are clients of servers). */
+/** Cases for every store, with one server or with two of them (`a` and `b` are clients of servers). */
 function cases(name, a, b) {
   test(`HF-21: progress and log lines of a running job (${name})`, async () => {
     const job = await claimed(a(), 'p', 'w1');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `holdfast work` as a process of a test, and what the processes that it starts leave behind.
+// `holdfast work` as a process of a test, and the processes that it starts.
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 
@@ -59,7 +59,7 @@ export async function renewedFor(api, id, ms) {
 
 /** The process id that a process has written into a file. */
 export const pidIn = (file) => until(`a pid in ${file}`, () => existsSync(file) && Number(readFileSync(file, 'utf8').trim()));
-/** Whether a process exists and is no zombie. */
+/** Whether a process exists and is not a zombie. */
 export function alive(pid) {
   try {
     return !/^\d+ \(.*\) [ZX]/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));

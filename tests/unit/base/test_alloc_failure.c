@@ -36,7 +36,8 @@ static void sweep(scenario_fn scenario)
     }
 }
 
-/* True when the call failed for want of memory; then memory is back for the next try. */
+/* True if the call failed for lack of memory; then memory is available again for the next attempt.
+ */
 static bool ran_out(struct fault *f, int result)
 {
     if (result == 0)

@@ -326,7 +326,7 @@ static void expect_breakers(uint32_t count, const char *first, uint64_t left_out
     assert_true(span_equal(r->breakers[0].target, span_text(first)));
 }
 
-/* HF-12: whoever takes what there is gets it, and hears whose part is missing. */
+/* HF-12: a client that accepts a partial list gets it, with the names of the missing stores. */
 static void test_partial_lists(void **state)
 {
     (void)state;
@@ -361,8 +361,9 @@ static void test_partial_lists(void **state)
     end();
 }
 
-/* From nobody there is no part: that is a refusal, whether they were asked or not. */
-static void test_partial_lists_of_nobody(void **state)
+/* Without any store there is no partial list: the request is refused, whether it allows one or not.
+ */
+static void test_partial_lists_without_stores(void **state)
 {
     static const enum switched_mode modes[] = {SWITCH_OFF, SWITCH_DENYING};
     static const struct op lists[] = {{.kind = OP_QUEUE_LIST, .queue.partial = true},
@@ -383,7 +384,8 @@ static void test_partial_lists_of_nobody(void **state)
     end();
 }
 
-/* Takes everything anew, and expects one notice of each of these queues (by their first letter). */
+/* Takes everything again, and expects one notice of each of these queues (by their first letter).
+ */
 static void expect_notices(const char *names, uint64_t left_out)
 {
     const struct reply *r = take_notices(10, true);
@@ -434,8 +436,8 @@ static void test_notices_of_those_that_answer(void **state)
     end();
 }
 
-/* From nobody: a refusal that names them all. */
-static void test_notices_of_nobody(void **state)
+/* Without any store: a refusal that names all of them. */
+static void test_notices_without_stores(void **state)
 {
     static const enum switched_mode modes[] = {SWITCH_OFF, SWITCH_DENYING};
     (void)state;
@@ -758,9 +760,9 @@ int main(void)
         cmocka_unit_test(test_claim_with_one_down),
         cmocka_unit_test(test_others_work_while_one_is_down),
         cmocka_unit_test(test_partial_lists),
-        cmocka_unit_test(test_partial_lists_of_nobody),
+        cmocka_unit_test(test_partial_lists_without_stores),
         cmocka_unit_test(test_notices_of_those_that_answer),
-        cmocka_unit_test(test_notices_of_nobody),
+        cmocka_unit_test(test_notices_without_stores),
         cmocka_unit_test(test_alerts_of_those_that_answer),
         cmocka_unit_test(test_stand_ins),
         cmocka_unit_test(test_lists_go_through_all),

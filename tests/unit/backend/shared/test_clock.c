@@ -24,7 +24,7 @@ static int64_t theirs(void)
     return at.mono.ms + AHEAD_MS;
 }
 
-/* Told so long ago. */
+/* Reported this long ago. */
 static void hear(struct shared *s, int64_t late_ms)
 {
     shared_clock_heard(s, theirs() - late_ms);
@@ -82,7 +82,7 @@ static void test_another_server_has_another_clock(void **state)
     arena_done(&s.alerts.arena);
 }
 
-/* Signs of life say so again and again. */
+/* Heartbeats report it again and again. */
 static void test_a_store_that_answers_still_is_no_other(void **state)
 {
     (void)state;

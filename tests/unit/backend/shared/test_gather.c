@@ -15,7 +15,7 @@ static void answered_cb(void *ctx, const struct reply *reply)
     ++*(size_t *)ctx;
 }
 
-/* Claims over many queues may find all their jobs in any of them: each looks at so many in each. */
+/* A claim over many queues may find all its jobs in any of them: it reads this many in each. */
 static void test_claims_weigh_by_queues(void **state)
 {
     (void)state;
