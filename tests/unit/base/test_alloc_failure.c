@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every module of base that allocates, with the nth allocation failing, for every n: the call that
- * failed says so and changes nothing, the same call succeeds when memory is back, and nothing leaks
- * (the sanitizer sees to that). */
+/* Every module of base that allocates, with the nth allocation failing, for every n: the failed
+ * call reports it and changes nothing, the same call succeeds when memory is available again, and
+ * nothing leaks (the sanitizer checks that). */
 #include "unit/base/support.h"
 
 #include "base/buf.h"

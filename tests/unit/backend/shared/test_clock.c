@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What time it is at the store, as told by answers that may come late. */
+/* The time of the store, estimated from replies that may be late. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "backend/shared/shared.h"
 
-#define AHEAD_MS 100000 /* their clock is so far before ours */
+#define AHEAD_MS 100000 /* the clock of the store is this far ahead */
 
 static struct now at;
 
@@ -62,7 +62,7 @@ static void test_late_answers_do_not_slow_it(void **state)
         hear(&s, 70);
         assert_int_equal(behind(&s), 2);
     }
-    pass(1000); /* their clock may have been set: what is old counts no more */
+    pass(1000); /* the store's clock may have been set: old estimates are dropped */
     hear(&s, 70);
     assert_int_equal(behind(&s), 70);
     hear(&s, -500); /* set forward */
