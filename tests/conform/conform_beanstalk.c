@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only some APIs ask for: a new priority with the last word of a lease, what has happened to
+/* Operations that only some APIs need: a new priority at the end of a lease, the outcome counts of
  * a job, how many urgent jobs are ready, and the deletion of a queue that is not used. */
 #include "conform/conform.h"
 #include "core/limits.h"

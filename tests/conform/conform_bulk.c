@@ -44,7 +44,7 @@ static void retry_errors(struct env *e)
     EXPECT_INT(take(e, "q").seq, holder);
 }
 
-/* Two dead jobs with one key: one of them may come back, not both. */
+/* Two dead jobs with one key: one of them can be requeued, not both. */
 static void two_with_one_key(struct env *e)
 {
     uint64_t a = dead_unique(e, "k"), b = dead_unique(e, "k");
@@ -144,7 +144,7 @@ static void states_left_out(struct env *e)
     EXPECT_STATE(done, STATE_DONE);
 }
 
-/* Jobs that come later are not meant, also in the same batch. */
+/* Later jobs are not affected, also in the same batch. */
 static void horizon(struct env *e)
 {
     put(e, "q");
@@ -181,7 +181,7 @@ static void many(struct env *e)
     EXPECT_COUNTS("q", .done = acked, .cancelled = 2500 - acked);
 }
 
-/* Jobs that failed before the wall clock was set back are still meant. */
+/* Jobs that failed before the wall clock was set back are still affected. */
 static void clock_set_back(struct env *e)
 {
     uint64_t seq = job_in(e, "q", STATE_DEAD, NULL);

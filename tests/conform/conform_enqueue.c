@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes in comes out: fields, bytes, limits, the queue that an enqueue makes. */
+/* Enqueue: fields, bytes, limits, and the queue that an enqueue creates. */
 #include "conform/conform.h"
 
 #include "base/check.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What travels with a job and what a worker says about its failure: kind, headers, class and stack
- * of an error. */
+/* Kind and headers of a job, and class and stack of the error that a worker reports. */
 #include "conform/schedules.h"
 
 #include "core/job_error.h"

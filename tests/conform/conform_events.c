@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happened: one event each, in order, without holes, told when it is durable; and the rule by
- * which a listener knows that it missed some. */
+/* Events: one for each change, in order, without holes, sent when the change is durable; and the
+ * rule by which a listener knows that it missed some. */
 #include "conform/conform.h"
 
 #define EVENTS_MAX 64
 #define RING 16384
 
 struct tale {
-    uint64_t after; /* told up to here */
+    uint64_t after; /* the last event that was read */
     size_t count;
     struct backend_event at[EVENTS_MAX]; /* queue is checked before the loop runs again */
 };
@@ -22,7 +22,7 @@ static struct tale *tale_new(struct env *e)
     return t;
 }
 
-/* What has happened since the last look: exactly these kinds, in this order, ids without holes. */
+/* The events since the last call: exactly these kinds, in this order, ids without holes. */
 static void expect_tale(struct env *e, struct tale *t, const char *kinds)
 {
     char text[800] = "";
@@ -126,7 +126,7 @@ static void other_ends(struct env *e)
     EXPECT_INT(t->at[1].reason, REASON_EXPIRED);
 }
 
-/* A refusal, a query and a repeat change nothing, so nothing happened. */
+/* A refusal, a query and a repeat change nothing, so they cause no event. */
 static void nothing_happened(struct env *e)
 {
     struct held h;

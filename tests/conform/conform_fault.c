@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A caller that keeps to backend.h gets through whatever the fault wrapper does: each case opens
+/* A caller that follows backend.h succeeds whatever the fault wrapper does: each case opens
  * its backend again under its own faults. */
 #include "conform/conform.h"
 
@@ -22,7 +22,7 @@ static uint64_t work_once(struct env *e, struct watcher *w)
             EXPECT_OUT(ack(e, held_of(&r->jobs[0])), OUT_OK);
             return r->jobs[0].job.seq;
         }
-        EXPECT(signalled(e, w)); /* another node had it, and gave it back */
+        EXPECT(signalled(e, w)); /* another node held it, and released it */
     }
     LEAVE("no job in 200 tries");
 }
@@ -76,7 +76,7 @@ static void another_node_cancels(struct env *e)
     r = run(e, op);
     EXPECT_OUT(r, OUT_ILLEGAL);
     EXPECT_INT(r->state, STATE_CANCELLED);
-    EXPECT_OUT(cancel(e, put(e, "q")), OUT_ILLEGAL); /* somebody was first */
+    EXPECT_OUT(cancel(e, put(e, "q")), OUT_ILLEGAL); /* another node was first */
     EXPECT_COUNTS("q", .cancelled = 3);
 }
 
@@ -96,7 +96,7 @@ static void unavailable_is_not_done(struct env *e)
             acked += ack(e, held_of(&r->jobs[0]))->outcome == OUT_OK;
     }
     EXPECT(ok > 5 && ok < 35);
-    e->lossy = true; /* the questions below are asked until they are answered */
+    e->lossy = true; /* the queries below are repeated until they are answered */
     const struct queue_view *v = queue_get(e, "q");
     EXPECT_INT(v->counts.by_state[STATE_DONE], acked);
     EXPECT_INT(v->counts.by_state[STATE_READY] + v->counts.by_state[STATE_RUNNING], ok - acked);
@@ -109,7 +109,7 @@ static void unknown_is_perhaps_done(struct env *e)
     op.enqueue.idempotency_key = SPAN_LITERAL("once");
     for (int i = 0; i < 5; i++)
         EXPECT_OUT(run(e, op), OUT_UNKNOWN);
-    EXPECT_COUNTS("q", .ready = 1); /* questions have no unknown outcome */
+    EXPECT_COUNTS("q", .ready = 1); /* queries have no unknown outcome */
     uint64_t seq = peek(e, "q", STATE_READY, 1)->jobs[0].job.seq;
     struct op claim = claim_op(e, "q", 1);
     claim.claim.nonce = 55;
@@ -129,7 +129,7 @@ static void unknown_is_perhaps_undone(struct env *e)
     EXPECT(queue_get(e, "q") == NULL);
 }
 
-/* fail, extend and release repeated by token count once, however often they got through. */
+/* fail, extend and release repeated by token count once, however often they arrived. */
 static void repeats_by_token(struct env *e)
 {
     struct queue_policy p = test_policy();

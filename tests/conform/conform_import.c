@@ -120,7 +120,7 @@ static void comes_tried(struct env *e)
     EXPECT_STATE(seq, STATE_SCHEDULED);
     advance(e, 10000);
     EXPECT_OUT(fail(e, take(e, "q")), OUT_OK);
-    EXPECT_STATE(seq, STATE_DEAD); /* the failure it brought along counted */
+    EXPECT_STATE(seq, STATE_DEAD); /* its imported failure counted */
 }
 
 static void comes_scheduled(struct env *e)
@@ -133,7 +133,7 @@ static void comes_scheduled(struct env *e)
     EXPECT_INT(take(e, "q").seq, seq);
 }
 
-/* Requeued over there: no reason, no counts, but the text is still told. */
+/* Requeued in the other store: no reason, no counts, but the text is still shown. */
 static void comes_forgiven(struct env *e)
 {
     static const struct job_past past = {.state = STATE_READY, .error = {"once", 4}};
@@ -169,7 +169,7 @@ static void key_among_live(struct env *e)
     EXPECT_OUT(requeue(e, dead), OUT_DUPLICATE);
 }
 
-/* Not even a queue whose mode is to replace gives up a job for an imported one. */
+/* Even with unique mode replace, an imported job does not replace a job. */
 static void key_is_never_taken(struct env *e)
 {
     struct queue_policy p = test_policy();
@@ -239,7 +239,7 @@ static void wrong(struct env *e)
     EXPECT_INT(run(e, queue_op(OP_QUEUE_GET, "q"))->outcome, OUT_NO_QUEUE);
 }
 
-/* What went wrong elsewhere is no news here. */
+/* An error of another store causes no event here. */
 static void silent(struct env *e)
 {
     struct backend_event events[8];

@@ -89,7 +89,7 @@ static const struct reply *list_kv(struct env *e, struct op_kv_list query)
     LEAVE("the store does not come up to position %llu", (unsigned long long)position);
 }
 
-/* By get and by list: two ways to the same key. value NULL: it is not there. */
+/* By get and by list: both must show the same key. value NULL: it does not exist. */
 static void expect_kv(struct env *e, const char *json, const char *value, uint64_t version)
 {
     const struct kv_view *v = get_kv(e, json);
@@ -135,7 +135,7 @@ static void check_and_set(struct env *e)
     EXPECT_OUT(r, OUT_VERSION);
     EXPECT_INT(r->failed, 0);
     EXPECT(!r->failed_enqueue);
-    EXPECT_INT(r->version, first); /* what it has instead */
+    EXPECT_INT(r->version, first); /* the version that it has */
     EXPECT_OUT(set_if(e, "[\"c\"]", "2", first + 1000), OUT_VERSION);
     expect_kv(e, "[\"c\"]", "1", first);
     r = set_if(e, "[\"c\"]", "2", first);
@@ -298,7 +298,7 @@ static void expiry(struct env *e)
     advance(e, 1);
     expect_kv(e, "[\"t\"]", NULL, 0);
     EXPECT_OUT(set_if(e, "[\"t\"]", "2", version), OUT_VERSION);
-    EXPECT_OUT(set_if(e, "[\"t\"]", "2", 0), OUT_OK); /* it is as if it had never been */
+    EXPECT_OUT(set_if(e, "[\"t\"]", "2", 0), OUT_OK); /* as if it had never existed */
     expect_kv(e, "[\"t\"]", "2", 0);
     advance(e, 100000);
     expect_kv(e, "[\"t\"]", "2", 0); /* the old time is not its own */
@@ -353,7 +353,7 @@ static void survives(struct env *e)
     expect_kv(e, "[\"a\",1]", "2", 0);
 }
 
-/* Several keys are of one moment, found or not. */
+/* Several keys are read at one moment, whether they exist or not. */
 static void several(struct env *e)
 {
     struct span keys[3] = {key(e, "[\"b\"]"), key(e, "[\"none\"]"), key(e, "[\"a\"]")};

@@ -233,7 +233,7 @@ static void dead_jobs(struct env *e)
     EXPECT_INT(rule_get(e, "ops")->pending, 1);
 }
 
-/* By every way there is: a lease that ran out, an expiry in time and on the way to a worker. */
+/* Every way to die: an expired lease, and an expiry before and during a claim. */
 static void every_death(struct env *e)
 {
     struct queue_policy p = test_policy();
@@ -273,8 +273,8 @@ static struct op leaves_key(struct env *e, const char *json)
     return op;
 }
 
-/* What else a death needs to know first (the key it leaves its payload at, what was said about a
- * lease that is over) does not make it overlook a rule that came just before. */
+/* Other data that are read when a job dies (the key for its payload, an earlier outcome of its
+ * lease) must not make the store overlook a rule that was just set. */
 static void death_right_after_the_rule(struct env *e)
 {
     struct op ops[2];

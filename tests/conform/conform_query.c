@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking: get, peek, counts. */
+/* Queries: get, peek, counts. */
 #include "conform/conform.h"
 
 #include "core/id.h"
