@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random requests, pipelined, cut off, half-closed, not read: the server lives, answers nothing but
-// what the API knows, stops cleanly, and its store is sound. HOLDFAST_SEED repeats a run.
+// Random requests that are pipelined, interrupted, half-closed or not read: the server keeps running, replies only with
+// statuses of the API and stops cleanly, and its store is sound. HF_SEED repeats a run.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { describe, test } from 'node:test';
@@ -70,7 +70,7 @@ function generator(seed) {
   return { random, request, learn };
 }
 
-/** One connection: some requests at once, then it reads, stops reading, half-closes or breaks off. */
+/** One connection: it sends some requests at once, then it reads, stops reading, half-closes or disconnects. */
 function visit(server, make, statuses) {
   return new Promise((resolve) => {
     const socket = net.connect(server.port, server.host);
@@ -95,14 +95,14 @@ function visit(server, make, statuses) {
 describe('random requests', () => {
   for (const [backend, allowed] of has('files') ? [['sqlite', known], ['fault+sqlite', [...known, 503, 504]]] : [[storeKind, known]]) {
     test(`${backend}: the server and its store stay sound`, async (t) => {
-      const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 2 ** 32);
-      t.diagnostic(`seed ${seed}`);
+      const seed = Number(process.env.HF_SEED ?? Date.now() % 2 ** 32);
+      t.diagnostic(`HF_SEED=${seed}`);
       const make = generator(seed);
       const server = await startServer({ backend, data: temporaryDirectory(), args: ['--test-clock'] });
       t.after(() => stopServer(server));
       const statuses = new Map();
       let visits = REQUESTS / 10;
-      /** Clients do not wait long, and a busy machine answers only some of them: there are as many as it takes. */
+      /** Clients do not wait long, and a busy machine answers only some of them: the test uses as many as necessary. */
       const enough = () => statuses.get(200) > 100 && statuses.get(201) > 5 && statuses.get(422) > 100;
       const client = async () => {
         while ((visits-- > 0 || !enough()) && !server.exit) await visit(server, make, statuses);

@@ -170,7 +170,7 @@ check 'what a cancel would change' 0 1 '^2 jobs of queue "mail" would be cancell
 check 'cancel in bulk' 0 1 '^2 changed, 0 refused$' cancel --queue mail --state ready,scheduled --yes
 check 'requeue of no job' 1 2 '^holdfast: ' requeue 999999999
 
-# The sum is that of the parts, and each part is the truth.
+# The total is the sum of the parts, and each part is correct.
 sums() {
   local hf=build/debug/holdfast line sum parts
   "$hf" enqueue sums 1 --delay 1h && "$hf" enqueue sums 2 && "$hf" claim sums || return
@@ -193,7 +193,7 @@ watched() {
 export -f watched
 tap_check 'client/stats again and again' bash -c watched
 
-# Another program makes events until one has come through.
+# Another program causes events until one has arrived.
 followed() {
   local out=$work/events pid
   build/debug/holdfast events --queue seen >"$out" &
@@ -223,7 +223,7 @@ check 'delete' 0 1 '^deleted: +true$' queues delete lines --yes
 
 # ---- on a terminal -------------------------------------------------------------------------------
 
-# terminal KEYS STATUS PATTERN ARGUMENT…: types KEYS at the question; a line that is shown matches.
+# terminal KEYS STATUS PATTERN ARGUMENT…: types KEYS at the prompt; a line on the terminal must match PATTERN.
 terminal() {
   local keys=$1 status=$2 pattern=$3 rc=0
   shift 3

@@ -56,7 +56,7 @@ void expect(struct api_rig *r, const char *line, const char *body, unsigned stat
 /* Turns the loop until the condition holds. */
 #define API_UNTIL(rig, condition)                                                                  \
     do {                                                                                           \
-        uint64_t api_deadline = clock_ns() + UINT64_C(20000000000);                                \
+        uint64_t api_deadline = clock_ns() + UINT64_C(60000000000);                                \
         while (!(condition)) {                                                                     \
             if (clock_ns() > api_deadline)                                                         \
                 fail_msg("never became true: %s", #condition);                                     \

@@ -267,12 +267,13 @@ static void finish_parked(struct http_rig *r)
 {
     if (r->parked[0].x)
         http_rig_answer(r, 0, "parked");
-    if (r->parked[1].x) {
-        if (http_stream_write(r->parked[1].x, SPAN_LITERAL("data: x\n\n")))
-            http_rig_stream_end(r, 1);
-        else if (r->parked[1].gone)
-            http_rig_stream_end(r, 1);
-    }
+    struct http_rig_parked *stream = &r->parked[1];
+    if (!stream->x)
+        return;
+    /* A write can be refused again after there was room: the lack of memory may last. */
+    bool written = http_stream_write(stream->x, SPAN_LITERAL("data: x\n\n"));
+    if (written || stream->gone || stream->room > 0)
+        http_rig_stream_end(r, 1);
 }
 
 /* Makes the nth allocation fail while this is served; false when there were not so many. */
