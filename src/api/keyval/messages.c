@@ -3,6 +3,7 @@
 #include "api/claim_hold.h"
 #include "api/keyval/keyval_impl.h"
 #include "api/kv_keys.h"
+#include "api/trace.h"
 #include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
@@ -153,6 +154,8 @@ void keyval_enqueue_handle(void *ctx, struct http_exchange *x)
         err = take_options(&r, in.options, http_request(x)->query.len > 0, op);
     if (err == 0)
         err = take_key(&r, http_request(x), op);
+    if (err == 0 && (err = trace_copy(http_request(x), &op->extra.headers)) < 0)
+        problem_of_error(&p, err);
     op->payload_kind = PAYLOAD_JSON;
     op->payload = in.value;
     if (err < 0)

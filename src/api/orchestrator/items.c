@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /api/queue-items: create by queue id or name, look, soft delete. */
 #include "api/orchestrator/orchestrator_impl.h"
+#include "api/trace.h"
 #include "api/words.h"
 #include "core/limits.h"
 
@@ -132,8 +133,9 @@ static void created(void *ctx, const struct reply *r)
 static void create_found(struct call *c, const struct queue_view *q)
 {
     const struct item_in *in = c->more;
+    struct span headers = {NULL, 0};
     char *name = arena_copy(c->arena, q->name.at, q->name.len);
-    if (!name) {
+    if (!name || trace_copy(http_request(c->x), &headers) < 0) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
@@ -144,7 +146,7 @@ static void create_found(struct call *c, const struct queue_view *q)
                                     .payload = in->payload,
                                     .has_priority = true,
                                     .priority = in->priority,
-                                    .extra = {.unique = in->reference}}};
+                                    .extra = {.unique = in->reference, .headers = headers}}};
     int err = broker_submit(c->broker, &c->op, 1, created, c);
     if (err < 0)
         answer_error(c->x, err);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "api/tasks/tasks_impl.h"
+#include "api/trace.h"
 #include "api/words.h"
 #include "core/limits.h"
 
@@ -221,6 +222,7 @@ static bool take_task(struct call *c, const struct field_reader *r, struct task_
         in->enqueue.options = &in->options;
     }
     if (in->enqueue.queue.len > 0 &&
+        trace_copy(http_request(c->x), &in->enqueue.extra.headers) == 0 &&
         task_attributes(c->arena, in->name, &in->enqueue.extra.attributes) == 0)
         return true;
     answer_error(c->x, -ERR_NOMEM);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/trace.h"
 #include "api/webqueue/webqueue_impl.h"
 #include "api/words.h"
 #include "core/limits.h"
@@ -227,7 +228,8 @@ static void add_path(struct enqueue *e, const struct enqueue_in *in, size_t i, s
         .extra = {.unique = webqueue_path_key(e->arena, item->path), .group = group},
         .unique_mode = UNIQUE_REJECT,
     };
-    if (!want.payload.at || !want.extra.unique.at) {
+    if (!want.payload.at || !want.extra.unique.at ||
+        trace_copy(http_request(e->x), &want.extra.headers) < 0) {
         problem_of_error(&item->problem, -ERR_NOMEM);
         return;
     }

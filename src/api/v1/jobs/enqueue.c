@@ -12,7 +12,6 @@
 #include "api/trace.h"
 #include "api/v1/jobs/batch.h"
 #include "api/words.h"
-#include "core/headers.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -69,7 +68,6 @@ struct enqueue {
     struct http_exchange *x;
     const struct http_request *request;
     struct span queue, key;
-    struct trace trace; /* of the request */
     struct problem problem;
 };
 
@@ -163,7 +161,7 @@ static int take_job(const struct enqueue *e, const struct field_reader *r, const
     job_texts_set(&op->extra, in);
     if (in->label.len == 0)
         op->extra.label = in->priority.label;
-    if (headers_add_trace(&op->extra.headers, e->trace.parent, e->trace.state, r->arena) < 0) {
+    if (trace_copy(e->request, &op->extra.headers) < 0) {
         problem_of_error(r->problem, -ERR_NOMEM);
         return -ERR_INVALID;
     }
@@ -214,7 +212,6 @@ int enqueue_read(struct native *n, struct http_exchange *x, struct span text, st
         err = -ERR_INVALID;
     }
     struct enqueue e = {.n = n, .x = x, .request = http_request(x), .queue = in.queue};
-    e.trace = trace_of(e.request);
     if (err == 0)
         err = take_job(&e, &r, &in, op);
     if (err < 0)
@@ -336,7 +333,6 @@ void enqueue_handle(void *ctx, struct http_exchange *x)
 {
     struct enqueue e = {.n = ctx, .x = x, .request = http_request(x)};
     struct pieces pieces = {0};
-    e.trace = trace_of(e.request);
     if (!path_queue(x, &e.queue))
         return;
     enum content_form form = content_form(e.request);
