@@ -20,6 +20,8 @@ void answer_begin(struct http_exchange *x, struct json_writer *w);
 MUST_CHECK int answer_close(struct http_exchange *x, struct json_writer *w);
 /* Ends the body and sends it; `unknown` when it could not be built. */
 void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status);
+/* Ends an array and sends it with the header X-Total-Count. */
+void answer_end_page(struct http_exchange *x, struct json_writer *w, uint64_t total);
 /* Sends a problem for an operating error (-ERR_NOMEM …). */
 void answer_error(struct http_exchange *x, int error);
 
@@ -28,6 +30,11 @@ void answer_error(struct http_exchange *x, int error);
 /* A reader for the request of x. The problem must outlive it. */
 struct field_reader reader_of(const struct broker *b, struct http_exchange *x, struct fields table,
                               void *into, struct problem *problem);
+/* Read the body, a body that may be empty, or the query by the reader's table. false: the problem
+ * was answered. */
+bool body_read(struct field_reader *r, struct http_exchange *x);
+bool body_read_optional(struct field_reader *r, struct http_exchange *x);
+bool query_read(struct field_reader *r, struct http_exchange *x);
 /* The request must have no query: what would be ignored might have been meant to narrow it. false:
  * the problem was answered. */
 bool query_none(const struct broker *b, struct http_exchange *x);
@@ -35,6 +42,8 @@ bool query_none(const struct broker *b, struct http_exchange *x);
 bool body_none(const struct broker *b, struct http_exchange *x);
 /* Path parameters, checked. false: the problem was answered. */
 bool path_queue(struct http_exchange *x, struct span *ret);
+bool path_name(struct http_exchange *x, int (*check)(struct span name, struct err_note *note),
+               struct span *ret);
 bool path_job(struct http_exchange *x, struct job_ref *ret);
 
 /* ---- one operation, one answer ---- */
@@ -68,6 +77,8 @@ static inline void *call_more(struct call *c, size_t size)
  * step that changed something is noted here and by a call_line; who submits one otherwise sets
  * `changed`. */
 void call_submit(struct call *c);
+/* Submits c->op. `fn` gets the call and the reply, whatever the outcome is. */
+void call_ask(struct call *c, broker_reply_fn fn);
 /* The problem of a refusal, in the terms of the API. */
 void call_problem(const struct call *c, const struct reply *reply, struct problem *ret);
 /* Answers with the problem of a refusal; `unknown` where `unavailable` would deny what was done. */

@@ -18,31 +18,27 @@ const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 500 Internal Ser
 
 const struct span answer_continue = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
 
-#define NO_ROOM                                                                                    \
+/* Problems like every other refusal, but prepared in advance, because there is no memory to build
+ * them. `bytes` is the length of the body. */
+#define UNAVAILABLE(detail)                                                                        \
     "{\"type\":\"/problems/unavailable\","                                                         \
     "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
-    "\"detail\":\"the memory budget of the server is used up; try again soon\","                   \
+    "\"detail\":\"" detail "\","                                                                   \
     "\"code\":\"unavailable\"}\n"
-_Static_assert(sizeof NO_ROOM - 1 == 177, "Content-Length of answer_no_room");
-const struct span answer_no_room = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
-                                                "Content-Type: application/problem+json\r\n"
-                                                "Content-Length: 177\r\n"
-                                                "Retry-After: 1\r\n"
-                                                "Connection: close\r\n\r\n" NO_ROOM);
+#define REFUSE(detail, bytes)                                                                      \
+    SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"                                            \
+                 "Content-Type: application/problem+json\r\n"                                      \
+                 "Content-Length: " #bytes "\r\n"                                                  \
+                 "Retry-After: 1\r\n"                                                              \
+                 "Connection: close\r\n\r\n" UNAVAILABLE(detail))
 
-/* A problem like every other refusal, but prepared in advance: a connection beyond the limit costs
- * nothing. */
-#define CROWDED                                                                                    \
-    "{\"type\":\"/problems/unavailable\","                                                         \
-    "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
-    "\"detail\":\"too many connections are open; close some first, or try again soon\","           \
-    "\"code\":\"unavailable\"}\n"
-_Static_assert(sizeof CROWDED - 1 == 185, "Content-Length of answer_crowded");
-const struct span answer_crowded = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
-                                                "Content-Type: application/problem+json\r\n"
-                                                "Content-Length: 185\r\n"
-                                                "Retry-After: 1\r\n"
-                                                "Connection: close\r\n\r\n" CROWDED);
+#define NO_ROOM "the memory budget of the server is used up; try again soon"
+_Static_assert(sizeof UNAVAILABLE(NO_ROOM) - 1 == 177, "Content-Length of answer_no_room");
+const struct span answer_no_room = REFUSE(NO_ROOM, 177);
+
+#define CROWDED "too many connections are open; close some first, or try again soon"
+_Static_assert(sizeof UNAVAILABLE(CROWDED) - 1 == 185, "Content-Length of answer_crowded");
+const struct span answer_crowded = REFUSE(CROWDED, 185);
 
 #define LINE(code, text) [(code)-100] = SPAN_LITERAL("HTTP/1.1 " #code " " text "\r\n")
 static const struct span status_lines[] = {

@@ -170,16 +170,8 @@ static void tube_cb(void *ctx, const struct reply *r)
 
 BS_HANDLER(bs_stats_tube)
 {
-    struct op op = {.kind = OP_QUEUE_GET};
-    k->tube = tube_get(c->api, cmd->tube);
-    if (!k->tube) {
-        ANSWER(k, "OUT_OF_MEMORY");
-        return;
-    }
-    tube_ref(k->tube);
-    op.queue.name = tube_name(k->tube);
-    order_barrier(k); /* its figures are those of this very moment */
-    order_submit(k, &op, tube_cb);
+    (void)c;
+    order_get_tube(k, cmd->tube, tube_cb);
 }
 
 /* ---- stats ---- */

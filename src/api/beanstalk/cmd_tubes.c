@@ -223,15 +223,7 @@ static void pause_cb(void *ctx, const struct reply *r)
 
 BS_HANDLER(bs_pause_tube)
 {
-    struct op op = {.kind = OP_QUEUE_GET};
-    k->tube = tube_get(c->api, cmd->tube);
-    if (!k->tube) {
-        ANSWER(k, "OUT_OF_MEMORY");
-        return;
-    }
-    tube_ref(k->tube);
+    (void)c;
     k->args = *cmd;
-    op.queue.name = tube_name(k->tube);
-    order_barrier(k);
-    order_submit(k, &op, pause_cb);
+    order_get_tube(k, cmd->tube, pause_cb);
 }

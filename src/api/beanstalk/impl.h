@@ -236,6 +236,8 @@ void bs_answer_refusal(struct order *k, const struct reply *r); /* what no comma
 #define ANSWER(k, text) bs_answer_fixed(k, SPAN_LITERAL(text "\r\n"))
 /* Submits one op of the order; fn hears its reply. When that cannot be done it is answered. */
 void order_submit(struct order *k, const struct op *op, broker_reply_fn fn);
+/* Reads the queue of the tube, which the order refers to from then on, as a barrier. */
+void order_get_tube(struct order *k, struct span tube, broker_reply_fn fn);
 void order_barrier(struct order *k);
 size_t order_left(const struct order *k); /* bytes of the answer still to be sent */
 struct span order_bytes(const struct order *k);

@@ -231,3 +231,17 @@ void order_submit(struct order *k, const struct op *op, broker_reply_fn fn)
     else if (err)
         ANSWER(k, "OUT_OF_MEMORY");
 }
+
+void order_get_tube(struct order *k, struct span tube, broker_reply_fn fn)
+{
+    struct op op = {.kind = OP_QUEUE_GET};
+    k->tube = tube_get(k->api, tube);
+    if (!k->tube) {
+        ANSWER(k, "OUT_OF_MEMORY");
+        return;
+    }
+    tube_ref(k->tube);
+    op.queue.name = tube_name(k->tube);
+    order_barrier(k);
+    order_submit(k, &op, fn);
+}

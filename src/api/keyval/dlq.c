@@ -76,9 +76,7 @@ void keyval_dlq_list_handle(void *ctx, struct http_exchange *x)
                                   .want_body = true,
                                   .newest_first = true,
                                   .skip = (uint64_t)in.offset};
-    int err = broker_submit(k->broker, &c->op, 1, list_reply, c);
-    if (err < 0)
-        answer_error(x, err);
+    call_ask(c, list_reply);
 }
 
 /* ---- one entry ---- */
@@ -201,14 +199,6 @@ static void not_requeued(struct call *c, const struct reply *r)
         call_refuse(c, r);
 }
 
-static bool copy_text(struct arena *arena, struct span *s)
-{
-    if (s->len == 0)
-        return true;
-    s->at = arena_copy(arena, s->at, s->len);
-    return s->at != NULL;
-}
-
 /* Everything the message was enqueued with, but for when it was to expire. */
 static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueue *op)
 {
@@ -219,7 +209,7 @@ static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueu
                               .priority = v->job.priority,
                               .payload = v->payload,
                               .extra = v->extra};
-    if (!copy_text(arena, &op->payload) || !copy_text(arena, &op->extra.undelivered) ||
+    if (!arena_keep(arena, &op->payload) || !arena_keep(arena, &op->extra.undelivered) ||
         job_texts_keep(arena, &op->extra) < 0)
         return false;
     op->extra.expires_at.ms = 0;
@@ -289,7 +279,5 @@ void keyval_dlq_purge_handle(void *ctx, struct http_exchange *x)
         return;
     c->op.bulk =
         (struct op_bulk){.action = BULK_REMOVE, .queue = in.queue, .states = STATE_BIT(STATE_DEAD)};
-    int err = broker_submit(k->broker, &c->op, 1, purge_reply, c);
-    if (err < 0)
-        answer_error(x, err);
+    call_ask(c, purge_reply);
 }

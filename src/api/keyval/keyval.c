@@ -71,10 +71,8 @@ bool keyval_query(struct keyval *k, struct http_exchange *x, struct fields rows,
     struct problem p;
     struct field_reader r = reader_of(k->broker, x, rows, into, &p);
     into->queue = SPAN_LITERAL(DEFAULT_QUEUE);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return false;
-    }
     if (validate_queue_name(into->queue, &note) == 0)
         return true;
     problem_set(&p, r.arena, PROBLEM_INVALID_FIELD, "queue", "%s", note.text);

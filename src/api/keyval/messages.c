@@ -359,10 +359,8 @@ static bool ending_take(struct ending *e, bool nack)
     struct fields table = FIELDS(end_rows);
     table.count = nack ? table.count : 2;
     struct field_reader r = reader_of(c->broker, c->x, table, &e->end, &p);
-    if (fields_read(&r, http_request(c->x)->body) < 0) {
-        problem_answer(c->x, &p);
+    if (!body_read(&r, c->x))
         return false;
-    }
     e->op = (struct op){.kind = nack ? OP_FAIL : OP_ACK,
                         .lease = {.token = e->end.token,
                                   .any_token = !fields_has(&r, "token"),
@@ -444,7 +442,5 @@ void keyval_stats_handle(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     c->op.queue.name = in.queue;
-    int err = broker_submit(k->broker, &c->op, 1, stats_reply, c);
-    if (err < 0)
-        answer_error(x, err);
+    call_ask(c, stats_reply);
 }

@@ -38,24 +38,24 @@ bool orc_path_item(struct http_exchange *x, struct job_ref *ret)
 
 /* ---- looking ---- */
 
-static void show(struct call *c, const struct reply *r)
+static void answer_item(struct call *c, const struct reply *r, unsigned status)
 {
     struct json_writer w;
     if (!orc_owned(c, r))
         return;
     answer_begin(c->x, &w);
     orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
-    answer_end(c->x, &w, 200);
+    answer_end(c->x, &w, status);
+}
+
+static void show(struct call *c, const struct reply *r)
+{
+    answer_item(c, r, 200);
 }
 
 static void show_new(struct call *c, const struct reply *r)
 {
-    struct json_writer w;
-    if (!orc_owned(c, r))
-        return;
-    answer_begin(c->x, &w);
-    orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
-    answer_end(c->x, &w, 201);
+    answer_item(c, r, 201);
 }
 
 /* After a change. */
@@ -133,23 +133,20 @@ static void created(void *ctx, const struct reply *r)
 static void create_found(struct call *c, const struct queue_view *q)
 {
     const struct item_in *in = c->more;
-    struct span headers = {NULL, 0};
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
-    if (!name || trace_copy(http_request(c->x), &headers) < 0) {
+    struct span name = q->name, headers = {NULL, 0};
+    if (!arena_keep(c->arena, &name) || trace_copy(http_request(c->x), &headers) < 0) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
     c->op = (struct op){.kind = OP_ENQUEUE,
-                        .enqueue = {.queue = span_of(name, q->name.len),
+                        .enqueue = {.queue = name,
                                     .no_create = true,
                                     .payload_kind = in->payload.len ? PAYLOAD_JSON : PAYLOAD_NONE,
                                     .payload = in->payload,
                                     .has_priority = true,
                                     .priority = in->priority,
                                     .extra = {.unique = in->reference, .headers = headers}}};
-    int err = broker_submit(c->broker, &c->op, 1, created, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, created);
 }
 
 static void create(void *ctx, struct http_exchange *x, struct fields table, const char *field)
@@ -160,10 +157,8 @@ static void create(void *ctx, struct http_exchange *x, struct fields table, cons
     if (!in)
         return;
     struct field_reader r = reader_of(c->broker, x, table, in, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     orc_queue_find(c, &(struct orc_lookup){.id = in->queue_id,
                                            .name = in->queue_name,
                                            .found = create_found,
@@ -203,9 +198,7 @@ static void delete_found(struct call *c, const struct reply *r)
     if (!orc_owned(c, r))
         return;
     c->op = (struct op){.kind = OP_CANCEL, .job = {.job = job, .discard = true}};
-    int err = broker_submit(c->broker, &c->op, 1, discarded, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, discarded);
 }
 
 void orc_item_delete(void *ctx, struct http_exchange *x)

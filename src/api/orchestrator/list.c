@@ -44,11 +44,7 @@ static void queues_next(struct call *c);
 static void list_end(struct call *c)
 {
     struct list *l = c->more;
-    char total[24];
-    int len = snprintf(total, sizeof total, "%" PRIu64, l->total);
-    json_write_array_end(&l->w);
-    http_answer_header(c->x, "X-Total-Count", span_of(total, (size_t)len));
-    answer_end(c->x, &l->w, 200);
+    answer_end_page(c->x, &l->w, l->total);
 }
 
 /* ---- one queue ---- */
@@ -90,9 +86,9 @@ static void page_ask(struct call *c, struct span queue)
 
 static void queue_found(struct call *c, const struct queue_view *q)
 {
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
-    if (name)
-        page_ask(c, span_of(name, q->name.len));
+    struct span name = q->name;
+    if (arena_keep(c->arena, &name))
+        page_ask(c, name);
     else
         answer_error(c->x, -ERR_NOMEM);
 }
@@ -109,10 +105,9 @@ static uint64_t count_of(const struct queue_view *q, unsigned states)
 
 static bool keep_queue(struct call *c, struct list *l, const struct queue_view *q)
 {
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
-    l->queues[l->queue_count++] =
-        (struct list_queue){span_of(name, q->name.len), count_of(q, l->states)};
-    return name != NULL;
+    struct list_queue *kept = &l->queues[l->queue_count++];
+    *kept = (struct list_queue){q->name, count_of(q, l->states)};
+    return arena_keep(c->arena, &kept->name);
 }
 
 static void queues_read(struct call *c, const struct reply *r)
@@ -125,12 +120,11 @@ static void queues_read(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->queue_count && kept && l->queues; i++)
         if (span_equal(r->queues[i].owner, ORC_OWNER))
             kept = keep_queue(c, l, &r->queues[i]);
-    char *after = arena_copy(c->arena, last.at, last.len);
-    if (!l->queues || !kept || !after) {
+    l->after = more ? last : (struct span){NULL, 0};
+    if (!l->queues || !kept || !arena_keep(c->arena, &l->after)) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
-    l->after = span_of(after, more ? last.len : 0);
     queues_next(c);
 }
 

@@ -31,9 +31,7 @@ static void found_cb(void *ctx, const struct reply *r);
 static void lookup_ask(struct call *c, const struct op *op)
 {
     c->op = *op;
-    int err = broker_submit(c->broker, &c->op, 1, found_cb, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, found_cb);
 }
 
 /* Perhaps the name was given to a queue later. */
@@ -212,14 +210,13 @@ static void listed(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->queue_count; i++)
         list_write(l, &r->queues[i]);
     struct span last = r->queue_count ? r->queues[r->queue_count - 1].name : (struct span){NULL, 0};
-    char *copy = arena_copy(c->arena, last.at, last.len);
     if (r->queue_count < c->op.queue.limit || l->limit == 0) {
         json_write_array_end(&l->w);
         answer_end(c->x, &l->w, 200);
-    } else if (!copy) {
+    } else if (!arena_keep(c->arena, &last)) {
         answer_error(c->x, -ERR_NOMEM);
     } else {
-        c->op.queue.after = span_of(copy, last.len);
+        c->op.queue.after = last;
         call_submit(c);
     }
 }
@@ -233,10 +230,8 @@ void orc_queue_list(void *ctx, struct http_exchange *x)
         return;
     l->limit = LIST_LIMIT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     http_alone(x);
     answer_begin(x, &l->w);
     json_write_array(&l->w);
@@ -275,18 +270,17 @@ static bool fill_put(struct call *c, const struct orc_queue *q, struct span stor
                      const struct queue_policy *base)
 {
     struct queue_policy *policy = arena_array(c->arena, 1, sizeof *policy);
-    char *name = arena_copy(c->arena, stored.at, stored.len);
-    char *note = arena_copy(c->arena, q->description.at, q->description.len);
-    if (!policy || !name || !note) {
+    struct span note = q->description;
+    if (!policy || !arena_keep(c->arena, &stored) || !arena_keep(c->arena, &note)) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
     orc_queue_policy(q, base, policy);
     c->op = (struct op){.kind = OP_QUEUE_PUT,
-                        .queue = {.name = span_of(name, stored.len),
+                        .queue = {.name = stored,
                                   .policy = policy,
                                   .has_note = true,
-                                  .note = span_of(note, q->description.len),
+                                  .note = note,
                                   .has_until = true,
                                   .until = {q->active ? 0 : LIMIT_WALL_MS}}};
     return true;
@@ -345,14 +339,14 @@ static bool take_name(struct call *c, const struct orc_queue *q, const struct qu
 {
     struct orc_naming *n = arena_array(c->arena, 1, sizeof *n);
     struct span before = orc_queue_name(view);
-    char *old = arena_copy(c->arena, before.at, before.len);
-    if (!n || !old || !orc_queue_renamed(c->arena, view, q->name, &n->attributes)) {
+    if (!n || !arena_keep(c->arena, &before) ||
+        !orc_queue_renamed(c->arena, view, q->name, &n->attributes)) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
     n->number = view->number;
     n->name = span_equal(q->name, before) ? (struct span){NULL, 0} : q->name;
-    n->before = span_of(old, before.len);
+    n->before = before;
     n->stored = c->op.queue.name;
     c->more = n;
     return true;
@@ -480,16 +474,17 @@ static void deleted(struct call *c, const struct reply *r)
 
 static void delete_found(struct call *c, const struct queue_view *q)
 {
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
+    struct span name = q->name;
     struct span *key = arena_array(c->arena, 1, sizeof *key);
     bool renamed = !span_equal(orc_queue_name(q), q->name);
-    if (!name || !key || (renamed && orc_name_key(c->arena, orc_queue_name(q), key) < 0)) {
+    if (!arena_keep(c->arena, &name) || !key ||
+        (renamed && orc_name_key(c->arena, orc_queue_name(q), key) < 0)) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
     c->more = key;
     c->done = deleted;
-    c->op = (struct op){.kind = OP_QUEUE_DELETE, .queue = {.name = span_of(name, q->name.len)}};
+    c->op = (struct op){.kind = OP_QUEUE_DELETE, .queue = {.name = name}};
     call_submit(c);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "api/orchestrator/orchestrator_impl.h"
+#include "api/v1/schedules/schedule_fields.h"
 #include "api/words.h"
 #include "base/digest/random.h"
 #include "core/job_texts.h"
@@ -31,17 +32,9 @@ static bool owned(const struct schedule_view *v)
 /* Copies the texts of a view, which live only as long as the reply. */
 static int view_keep(struct arena *arena, struct schedule_view *v)
 {
-    struct schedule_spec *s = &v->spec;
-    struct span *texts[] = {&v->name,   &v->note,  &s->cron,    &s->zone,
-                            &s->source, &s->queue, &s->payload, &s->extra.options};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i]->len == 0)
-            continue;
-        texts[i]->at = arena_copy(arena, texts[i]->at, texts[i]->len);
-        if (!texts[i]->at)
-            return -ERR_NOMEM;
-    }
-    return job_texts_keep(arena, &s->extra);
+    if (!arena_keep(arena, &v->name) || !arena_keep(arena, &v->note))
+        return -ERR_NOMEM;
+    return schedule_spec_keep(arena, &v->spec);
 }
 
 /* ---- showing ---- */
@@ -168,13 +161,6 @@ static struct call *trigger_call(void *ctx, struct http_exchange *x, call_fn don
     return c;
 }
 
-static void find(struct call *c)
-{
-    int err = broker_submit(c->broker, &c->op, 1, found_cb, c);
-    if (err < 0)
-        answer_error(c->x, err);
-}
-
 static void got(struct call *c, const struct reply *r)
 {
     show_one(c, r, 200);
@@ -184,7 +170,7 @@ void orc_trigger_get(void *ctx, struct http_exchange *x)
 {
     struct call *c = trigger_call(ctx, x, got);
     if (c)
-        find(c);
+        call_ask(c, found_cb);
 }
 
 static void deleted(struct call *c, const struct reply *r)
@@ -196,13 +182,12 @@ static void deleted(struct call *c, const struct reply *r)
 static void delete_found(struct call *c, const struct reply *r)
 {
     struct span name = r->schedules[0].name;
-    char *copy = arena_copy(c->arena, name.at, name.len);
-    if (!copy) {
+    if (!arena_keep(c->arena, &name)) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
     c->done = deleted;
-    c->op = (struct op){.kind = OP_SCHEDULE_DELETE, .schedule = {.name = span_of(copy, name.len)}};
+    c->op = (struct op){.kind = OP_SCHEDULE_DELETE, .schedule = {.name = name}};
     call_submit(c);
 }
 
@@ -210,7 +195,7 @@ void orc_trigger_delete(void *ctx, struct http_exchange *x)
 {
     struct call *c = body_none(orc_broker(ctx), x) ? trigger_call(ctx, x, delete_found) : NULL;
     if (c)
-        find(c);
+        call_ask(c, found_cb);
 }
 
 /* ---- list ---- */
@@ -247,11 +232,10 @@ static void listed(struct call *c, const struct reply *r)
         err = list_keep(c, l, &r->schedules[i]);
     bool more = r->more && r->schedule_count > 0 && (int64_t)l->s.count < l->limit;
     struct span last = more ? r->schedules[r->schedule_count - 1].name : (struct span){NULL, 0};
-    char *copy = arena_copy(c->arena, last.at, last.len);
-    if (err < 0 || !copy) {
+    if (err < 0 || !arena_keep(c->arena, &last)) {
         answer_error(c->x, -ERR_NOMEM);
     } else if (more) {
-        c->op.schedule.after = span_of(copy, last.len);
+        c->op.schedule.after = last;
         call_submit(c);
     } else {
         show(&l->s);
@@ -267,10 +251,8 @@ void orc_trigger_list(void *ctx, struct http_exchange *x)
         return;
     l->limit = LIST_LIMIT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     l->s = (struct showing){.c = c, .status = 200, .array = true};
     l->s.list = arena_array(c->arena, (size_t)l->limit, sizeof *l->s.list);
     if (!l->s.list) {
@@ -284,17 +266,16 @@ void orc_trigger_list(void *ctx, struct http_exchange *x)
 
 /* ---- defining ---- */
 
-/* One that has no name gets one that nobody has. */
-static int name_make(struct arena *arena, struct span *ret)
+/* A trigger without a name gets a random one. */
+static int name_create(struct arena *arena, struct span *ret)
 {
     uint64_t drawn;
     char text[40];
     if (random_bytes(&drawn, sizeof drawn) != 0)
         return -ERR_IO;
     int len = snprintf(text, sizeof text, "trigger-%016" PRIx64, drawn);
-    char *copy = arena_copy(arena, text, (size_t)len);
-    *ret = span_of(copy, (size_t)len);
-    return copy ? 0 : -ERR_NOMEM;
+    *ret = span_of(text, (size_t)len);
+    return arena_keep(arena, ret) ? 0 : -ERR_NOMEM;
 }
 
 /* The last step. false: answered. */
@@ -303,7 +284,7 @@ static bool ask_put(struct call *c)
     struct orc_trigger *t = c->more;
     if (!orc_trigger_complete(c, t))
         return false;
-    int err = t->name.len ? 0 : name_make(c->arena, &t->name);
+    int err = t->name.len ? 0 : name_create(c->arena, &t->name);
     if (err < 0) {
         answer_error(c->x, err);
         return false;
@@ -340,16 +321,15 @@ static bool ask_next(struct call *c)
 static bool queue_take(struct call *c, const struct queue_view *q)
 {
     struct orc_trigger *t = c->more;
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
     if (!span_equal(q->owner, ORC_OWNER)) {
         orc_no_queue(c->x, "queue_id");
         return false;
     }
-    if (!name) {
+    t->spec.source = q->name;
+    if (!arena_keep(c->arena, &t->spec.source)) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
-    t->spec.source = span_of(name, q->name.len);
     return ask_put(c);
 }
 

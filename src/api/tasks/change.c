@@ -101,10 +101,8 @@ static void change_run(void *ctx, struct http_exchange *x, struct fields table, 
     }
     *ch = (struct change){.kind = kind, .retry = true};
     struct field_reader r = reader_of(b, x, table, ch, &p);
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read_optional(&r, x))
         return;
-    }
     ch->has_token = fields_has(&r, "token");
     ch->has_worker = fields_has(&r, "worker");
     c->more = ch;

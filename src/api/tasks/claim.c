@@ -339,10 +339,8 @@ void task_claim_one_handle(void *ctx, struct http_exchange *x)
     }
     *one = (struct claim_one){.c = c, .job = job};
     struct field_reader r = reader_of(b, x, FIELDS(one_rows), one, &p);
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read_optional(&r, x))
         return;
-    }
     c->more = one;
     c->op.job.job = job;
     call_submit(c);

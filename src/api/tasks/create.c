@@ -162,9 +162,7 @@ static void enqueue(struct call *c)
     const struct task_in *in = c->more;
     tasks_listen(c->api);
     c->op = (struct op){.kind = OP_ENQUEUE, .enqueue = in->enqueue};
-    int err = broker_submit(c->broker, &c->op, 1, created, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, created);
 }
 
 /* Not a word before it is known whose queue it is. */
@@ -243,17 +241,13 @@ void task_create_handle(void *ctx, struct http_exchange *x)
     in->rank = RANK_LOW;
     in->queue = TASK_QUEUE_DEFAULT;
     struct field_reader r = reader_of(b, x, FIELDS(create_rows), in, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     if (!take_task(c, &r, in))
         return;
     c->more = in;
     c->op.queue.name = in->enqueue.queue;
-    int err = broker_submit(b, &c->op, 1, queue_looked, c);
-    if (err < 0)
-        answer_error(x, err);
+    call_ask(c, queue_looked);
 }
 
 /* ---- listing ---- */
@@ -284,11 +278,7 @@ static void list_next(struct call *c);
 static void list_end(struct call *c)
 {
     struct list *l = c->more;
-    char total[24];
-    int len = snprintf(total, sizeof total, "%" PRIu64, l->total);
-    json_write_array_end(&l->w);
-    http_answer_header(c->x, "X-Total-Count", span_of(total, (size_t)len));
-    answer_end(c->x, &l->w, 200);
+    answer_end_page(c->x, &l->w, l->total);
 }
 
 static void list_take(struct call *c, const struct reply *r)
@@ -335,9 +325,7 @@ static void list_next(struct call *c)
                                  .offset = (uint64_t)l->offset,
                                  .limit = l->limit ? (uint32_t)l->limit : 1,
                                  .want_body = l->limit > 0}};
-    int err = broker_submit(c->broker, &c->op, 1, list_read, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, list_read);
 }
 
 void task_list_handle(void *ctx, struct http_exchange *x)

@@ -153,10 +153,8 @@ void listen_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(n->broker, x, FIELDS(listen_rows), &in, &p);
     if (!query_none(n->broker, x) || !path_queue(x, &queue))
         return;
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read_optional(&r, x))
         return;
-    }
     struct stream *s = stream_new(&n->streams, x);
     if (!s)
         return;

@@ -108,10 +108,8 @@ static void move_run(struct webqueue *w, struct http_exchange *x, enum op_kind k
         return;
     }
     struct field_reader r = reader_of(w->broker, x, table, in, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     c->more = in;
     c->op.tag = kind;
     c->op.job.job = in->job;

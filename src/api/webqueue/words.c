@@ -239,7 +239,5 @@ static void web_reply(void *ctx, const struct reply *reply)
 
 void web_submit(struct call *c)
 {
-    int err = broker_submit(c->broker, &c->op, 1, web_reply, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, web_reply);
 }

@@ -32,7 +32,7 @@ static int list(struct client_session *s)
 {
     static const struct client_list alerts = {"/v1/alerts", "alerts", list_columns,
                                               CLIENT_COUNT(list_columns), list_row};
-    return client_list_print(s, &alerts);
+    return client_list_print(s, &alerts, NULL);
 }
 
 static const struct client_column raised_columns[] = {
@@ -155,12 +155,7 @@ static int rule_put(struct client_session *s, const char *name, bool creates)
     status = client_ask_with(
         s, (struct client_request){.method = creates ? "PUT" : "PATCH",
                                    .headers = {creates ? "If-None-Match: *" : NULL}});
-    if (status != CLIENT_DONE)
-        return status;
-    if (s->json)
-        return client_print_json(s);
-    client_show_object(stdout, client_answer(s), &s->arena);
-    return CLIENT_DONE;
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static int alerts(struct client_session *s)

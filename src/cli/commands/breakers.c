@@ -37,7 +37,7 @@ static int list(struct client_session *s)
 {
     static const struct client_list breakers = {"/v1/breakers", "breakers", list_columns,
                                                 CLIENT_COUNT(list_columns), list_row};
-    return client_list_print(s, &breakers);
+    return client_list_print(s, &breakers, NULL);
 }
 
 static int one(struct client_session *s, const char *method, const char *name)
@@ -45,12 +45,7 @@ static int one(struct client_session *s, const char *method, const char *name)
     client_path_add(&s->path, "/v1/breakers/");
     client_path_encode(&s->path, name);
     int status = client_ask(s, method);
-    if (status != CLIENT_DONE)
-        return status;
-    if (s->json)
-        return client_print_json(s);
-    client_show_object(stdout, client_answer(s), &s->arena);
-    return CLIENT_DONE;
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static int set(struct client_session *s, const char *name)

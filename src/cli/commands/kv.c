@@ -7,6 +7,7 @@
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
 #include "cli/client/input.h"
+#include "cli/client/list.h"
 #include "cli/client/session.h"
 #include "cli/client/show.h"
 #include "cli/client/text.h"
@@ -205,33 +206,9 @@ static void list_row(struct client_table *t, struct span view, struct arena *are
 
 static int kv_list(struct client_session *s)
 {
-    const char *prefix = s->args->word_count > 1 ? s->args->words[1] : NULL, *cursor = NULL;
-    struct client_table table;
-    struct client_items items;
-    struct span view, next;
-    int status;
-    client_table_init(&table, list_columns, CLIENT_COUNT(list_columns));
-    do {
-        client_path_add(&s->path, "/v1/kv");
-        client_path_query(&s->path, "limit", "1000");
-        client_path_query(&s->path, "prefix", prefix);
-        client_path_query(&s->path, "cursor", cursor);
-        if ((status = client_ask(s, "GET")) != CLIENT_DONE)
-            break;
-        if (s->json)
-            status = client_print_json(s);
-        client_items_of(&items, client_answer(s), "keys");
-        while (client_items_next(&items, &view))
-            list_row(&table, view, &s->arena);
-        next = client_answer_text(client_answer(s), "next_cursor", &s->arena);
-        /* The answer it points into is about to be replaced. */
-        if (next.len > 0 && !(cursor = arena_text(&s->arena, next)))
-            status = client_no_memory();
-    } while (status == CLIENT_DONE && next.len > 0);
-    if (status == CLIENT_DONE && !s->json)
-        return client_print_table(&table);
-    client_table_done(&table);
-    return status;
+    static const struct client_list keys = {"/v1/kv", "keys", list_columns,
+                                            CLIENT_COUNT(list_columns), list_row};
+    return client_list_print(s, &keys, s->args->word_count > 1 ? s->args->words[1] : NULL);
 }
 
 /* ---- the command ------------------------------------------------------------------------------

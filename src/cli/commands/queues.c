@@ -46,7 +46,7 @@ int client_queues_list(struct client_session *s)
 {
     static const struct client_list queues = {"/v1/queues", "queues", list_columns,
                                               CLIENT_COUNT(list_columns), list_row};
-    return client_list_print(s, &queues);
+    return client_list_print(s, &queues, NULL);
 }
 
 static void queue_path(struct client_session *s, const char *queue, const char *action)

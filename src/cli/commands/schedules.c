@@ -94,7 +94,7 @@ static int list(struct client_session *s)
 {
     static const struct client_list schedules = {"/v1/schedules", "schedules", list_columns,
                                                  CLIENT_COUNT(list_columns), list_row};
-    return client_list_print(s, &schedules);
+    return client_list_print(s, &schedules, NULL);
 }
 
 static const struct client_column firing_columns[] = {

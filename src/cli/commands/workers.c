@@ -25,7 +25,7 @@ static int workers(struct client_session *s)
 {
     static const struct client_list list = {"/v1/workers", "workers", worker_columns,
                                             CLIENT_COUNT(worker_columns), worker_row};
-    return client_list_print(s, &list);
+    return client_list_print(s, &list, NULL);
 }
 
 int client_workers(const struct command *cmd, const struct arguments *args)

@@ -69,16 +69,9 @@ static void alert_got_new(struct call *c, const struct reply *r)
 static struct call *alert_call(struct native *n, struct http_exchange *x, enum op_kind kind,
                                call_fn done)
 {
-    struct span name = http_request(x)->params[0];
-    struct err_note note;
-    struct problem p;
-    if (!query_none(n->broker, x))
+    struct span name;
+    if (!query_none(n->broker, x) || !path_name(x, alert_name_check, &name))
         return NULL;
-    if (alert_name_check(name, &note) != 0) {
-        problem_set(&p, http_request(x)->arena, PROBLEM_INVALID_FIELD, "name", "%s", note.text);
-        problem_answer(x, &p);
-        return NULL;
-    }
     struct call *c = call_new(n->broker, n, x, kind, done);
     if (c)
         c->op.alert.name = name;
@@ -111,13 +104,9 @@ static void alerts_listed(struct call *c, const struct reply *r)
 
 void alert_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c = page ? call_new(broker_of(ctx), ctx, x, OP_ALERT_LIST, alerts_listed) : NULL;
-    if (!c)
-        return;
-    http_alone(x);
-    c->more = page;
-    call_submit(c);
+    struct call *c = name_page_call(ctx, x, OP_ALERT_LIST, alerts_listed);
+    if (c)
+        call_submit(c);
 }
 
 static void alert_deleted(struct call *c, const struct reply *r)

@@ -56,14 +56,9 @@ static void breakers_listed(struct call *c, const struct reply *r)
 
 void breaker_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c =
-        page ? call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, breakers_listed) : NULL;
-    if (!c)
-        return;
-    http_alone(x);
-    c->more = page;
-    call_submit(c);
+    struct call *c = name_page_call(ctx, x, OP_BREAKER_LIST, breakers_listed);
+    if (c)
+        call_submit(c);
 }
 
 /* ---- one by name ---- */
@@ -71,16 +66,9 @@ void breaker_list_handle(void *ctx, struct http_exchange *x)
 static struct call *breaker_call(struct native *n, struct http_exchange *x, enum op_kind kind,
                                  call_fn done)
 {
-    struct span name = http_request(x)->params[0];
-    struct err_note note;
-    struct problem p;
-    if (!query_none(n->broker, x))
+    struct span name;
+    if (!query_none(n->broker, x) || !path_name(x, breaker_name_check, &name))
         return NULL;
-    if (breaker_name_check(name, &note) != 0) {
-        problem_set(&p, http_request(x)->arena, PROBLEM_INVALID_FIELD, "name", "%s", note.text);
-        problem_answer(x, &p);
-        return NULL;
-    }
     struct call *c = call_new(n->broker, n, x, kind, done);
     if (c && kind != OP_BREAKER_LIST)
         c->op.breaker = (struct op_breaker){.name = name, .rules = broker_breaker_rules(n->broker)};
@@ -166,10 +154,8 @@ void breaker_put_handle(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     struct field_reader r = reader_of(c->broker, x, FIELDS(settings_rows), &in, &p);
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read_optional(&r, x))
         return;
-    }
     c->op.breaker.rules =
         (struct breaker_rules){.failure_threshold = (uint32_t)in.failure_threshold,
                                .open_cooldown_seconds = (uint32_t)in.open_cooldown_seconds,

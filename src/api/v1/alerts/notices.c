@@ -130,10 +130,8 @@ void notice_list_handle(void *ctx, struct http_exchange *x)
     struct list_in in = {.limit = LIST_LIMIT};
     struct problem p;
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_NOTICE_LIST, notices_listed);
     if (!c)
         return;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "api/content.h"
+#include "api/job_option_fields.h"
 #include "api/job_text_fields.h"
 #include "api/kv_keys.h"
 #include "api/trace.h"
@@ -27,8 +28,7 @@ struct job_in {
     struct texts_in undelivered;
     struct span queue;
     uint8_t unique_mode;
-    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
-    struct backoff backoff;
+    struct job_options_in options;
 };
 
 static const char *const unique_modes[] = {"reject", "return", "replace", NULL};
@@ -39,14 +39,9 @@ static const struct field job_rows[] = {
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
-    JOB_TEXT_FIELDS /* of the job */
+    JOB_TEXT_FIELDS JOB_OPTION_FIELDS /* of the job */
     {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
-    {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
-    {"timeout_ms", FIELD_INT, AT(timeout_ms), 0, LIMIT_TIMEOUT_MS, NULL, 0},
-    {"backoff_ms", FIELD_STEPS, AT(backoff), 0, 0, NULL, 0},
-    {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
+    {"backoff_ms", FIELD_STEPS, AT(options.backoff), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
     {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
     {"idempotency_key", FIELD_TEXT, AT(key), 0, IDEMPOTENCY_KEY_BYTES_MAX, NULL, 0},
@@ -116,14 +111,8 @@ static int check_pairs(const struct field_reader *r)
 static int take_options(const struct field_reader *r, const struct job_in *in,
                         struct op_enqueue *op)
 {
-    struct job_options o = {
-        .max_attempts = (uint16_t)in->max_attempts,
-        .max_crashes = (uint16_t)in->max_crashes,
-        .lease_ms = (uint32_t)in->lease_ms,
-        .timeout_ms = (uint32_t)in->timeout_ms,
-        .has_backoff = fields_has(r, "backoff_ms") || fields_has(r, "backoff"),
-        .backoff = in->backoff,
-    };
+    struct job_options o =
+        job_options_of(&in->options, fields_has(r, "backoff_ms") || fields_has(r, "backoff"));
     if (options_empty(&o))
         return 0;
     op->options = arena_copy(r->arena, &o, sizeof o);

@@ -5,6 +5,7 @@
  * it) and stays visible as imported_from among the job's attributes. Members that only describe how
  * the job stood over there (seq, state_since, attempts) are read and left aside. */
 #include "api/content.h"
+#include "api/job_option_fields.h"
 #include "api/job_text_fields.h"
 #include "api/kv_keys.h"
 #include "api/v1/jobs/batch.h"
@@ -28,8 +29,7 @@ struct import_in {
     uint8_t state, reason, error_kind;
     struct priority_in priority;
     int64_t failures, crashes;
-    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
-    struct backoff backoff;
+    struct job_options_in options;
     struct wall_time run_at, expires_at;
     struct body_in payload, result;
     struct span error, error_type, stack;
@@ -56,15 +56,10 @@ static const struct field rows[] = {
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"failures", FIELD_INT, AT(failures), 0, UINT16_MAX, NULL, 0},
     {"crashes", FIELD_INT, AT(crashes), 0, UINT16_MAX, NULL, 0},
-    {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
-    {"timeout_ms", FIELD_INT, AT(timeout_ms), 0, LIMIT_TIMEOUT_MS, NULL, 0},
-    {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
     {"created_at", FIELD_TIME, AT(created_at), 0, 0, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
-    JOB_TEXT_FIELDS /* of the job */
+    JOB_TEXT_FIELDS JOB_OPTION_FIELDS /* of the job */
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
     {"payload", FIELD_RAW, AT(payload.json), 0, 0, NULL, 0},
     {"payload_json", FIELD_TEXT, AT(payload.json_text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
@@ -256,14 +251,7 @@ static int take_past(struct import *im)
 static int take_options(struct import *im)
 {
     const struct import_in *in = &im->in;
-    struct job_options o = {
-        .max_attempts = (uint16_t)in->max_attempts,
-        .max_crashes = (uint16_t)in->max_crashes,
-        .lease_ms = (uint32_t)in->lease_ms,
-        .timeout_ms = (uint32_t)in->timeout_ms,
-        .has_backoff = fields_has(&im->reader, "backoff"),
-        .backoff = in->backoff,
-    };
+    struct job_options o = job_options_of(&in->options, fields_has(&im->reader, "backoff"));
     if (options_empty(&o))
         return 0;
     im->op->options = arena_copy(im->reader.arena, &o, sizeof o);

@@ -40,11 +40,10 @@ static void write_counts(struct json_writer *w, const struct job_view *v)
     write_uint(w, "crashes", v->job.crashes);
 }
 
-/* What the job brings itself; what the queue says is not repeated. */
-static void write_options(struct json_writer *w, const struct job_view *v)
+void job_options_write(struct json_writer *w, struct span encoded)
 {
     struct job_options o;
-    if (v->extra.options.len == 0 || options_decode(v->extra.options, &o) < 0)
+    if (encoded.len == 0 || options_decode(encoded, &o) < 0)
         return;
     if (o.max_attempts != 0)
         write_uint(w, "max_attempts", o.max_attempts);
@@ -161,7 +160,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_span(w, "queue", v->queue);
     write_state(w, v);
     write_counts(w, v);
-    write_options(w, v);
+    job_options_write(w, v->extra.options);
     write_times(w, v, now);
     write_keys(w, v);
     write_attributes(w, v);

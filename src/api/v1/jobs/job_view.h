@@ -18,6 +18,8 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
 /* "cancel": true and cancel_deadline while a cancel is requested, else nothing: for every reply to
  * a worker that holds a lease. */
 void cancel_write(struct json_writer *w, const struct lease_news *lease);
+/* The members for the encoded options of a job. Options that the queue decides are not written. */
+void job_options_write(struct json_writer *w, struct span encoded);
 /* One attempt of the history. */
 void attempt_write(struct json_writer *w, const struct attempt_view *a);
 const char *error_kind_name(uint8_t kind);

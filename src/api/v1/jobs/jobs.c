@@ -40,10 +40,8 @@ void job_get_handle(void *ctx, struct http_exchange *x)
         return;
     }
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(get_rows), payload, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     http_alone(x);
     c->more = payload;
     c->op.job = (struct op_job){.job = job, .want_body = true, .want_attempts = true};

@@ -162,10 +162,8 @@ static void lease_many(struct native *n, struct http_exchange *x, const struct w
     struct field_reader r = reader_of(n->broker, x, FIELDS(many_rows), &jobs, &p);
     if (!query_none(n->broker, x))
         return;
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     struct batch *b = batch_new(n, x, jobs.count, true, write_lease);
     if (!b)
         return;

@@ -106,10 +106,8 @@ static struct call *report_call(void *ctx, struct http_exchange *x, enum op_kind
     if (!c)
         return NULL;
     struct field_reader r = reader_of(broker_of(ctx), x, table, into, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return NULL;
-    }
     c->op.lease.job = job;
     return c;
 }

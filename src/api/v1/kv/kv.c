@@ -254,9 +254,7 @@ static void commit_reply(void *ctx, const struct reply *r)
 
 static void commit_submit(struct call *c)
 {
-    int err = broker_submit(c->broker, &c->op, 1, commit_reply, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, commit_reply);
 }
 
 void kv_commit_handle(void *ctx, struct http_exchange *x)
@@ -315,10 +313,8 @@ void kv_get_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(get_rows), &in, &p);
     if (!query_none(broker_of(ctx), x))
         return;
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_KV_GET, kv_got);
     if (!c)
         return;

@@ -176,11 +176,10 @@ static void queues_listed(struct call *c, const struct reply *r)
 
 void queue_list_handle(void *ctx, struct http_exchange *x)
 {
-    const struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c = page ? call_new(broker_of(ctx), ctx, x, OP_QUEUE_LIST, queues_listed) : NULL;
+    struct call *c = name_page_call(ctx, x, OP_QUEUE_LIST, queues_listed);
     if (!c)
         return;
-    http_alone(x);
+    const struct name_page *page = c->more;
     c->op.queue.after = page->cursor;
     c->op.queue.limit = (uint32_t)page->limit;
     call_submit(c);

@@ -82,10 +82,8 @@ void queue_stats_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(stats_rows), &group, &p);
     if (!path_queue(x, &queue))
         return;
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_QUEUE_GET, queue_counted);
     if (!c)
         return;
@@ -133,10 +131,8 @@ void snapshot_handle(void *ctx, struct http_exchange *x)
     struct problem p;
     struct backend_figures f;
     struct field_reader r = reader_of(n->broker, x, FIELDS(snapshot_rows), &queue, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     if (queue.len == 0) {
         broker_backend_figures(n->broker, &f);
         answer_snapshot(n, x, f.by_state);

@@ -2,7 +2,7 @@
 /* A schedule in the words of the API: read from a request, written to an answer. */
 #pragma once
 
-#include "api/fields.h"
+#include "api/job_option_fields.h"
 
 /* The job that a schedule makes: the members of an enqueue that make sense for it. */
 struct schedule_job_in {
@@ -11,8 +11,7 @@ struct schedule_job_in {
     struct priority_in priority;
     int64_t delay_ms, expires_in_ms;
     uint8_t unique_mode;
-    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
-    struct backoff backoff;
+    struct job_options_in options;
     bool has_priority, has_backoff;
 };
 
@@ -35,6 +34,8 @@ MUST_CHECK int schedule_in_from(struct schedule_in *in, const struct schedule_sp
  * problem set. Texts are borrowed from the request and its arena. */
 MUST_CHECK int schedule_in_take(struct schedule_in *in, const struct field_reader *r,
                                 struct broker *b, struct schedule_spec *ret);
+/* Copies the texts of a definition, which live only as long as the reply. -ERR_NOMEM. */
+MUST_CHECK int schedule_spec_keep(struct arena *arena, struct schedule_spec *s);
 /* Its members, one object. */
 void schedule_view_write(struct json_writer *w, const struct schedule_view *v,
                          struct wall_time now);

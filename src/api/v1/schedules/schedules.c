@@ -94,28 +94,13 @@ static bool take_definition(struct call *c, struct schedule_in *in)
     return true;
 }
 
-/* Copies the texts of a definition, which live only as long as the reply. */
-static int spec_keep(struct arena *arena, struct schedule_spec *s)
-{
-    struct span *texts[] = {&s->cron,  &s->zone,    &s->source,
-                            &s->queue, &s->payload, &s->extra.options};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i]->len == 0)
-            continue;
-        texts[i]->at = arena_copy(arena, texts[i]->at, texts[i]->len);
-        if (!texts[i]->at)
-            return -ERR_NOMEM;
-    }
-    return job_texts_keep(arena, &s->extra);
-}
-
 /* The schedule as it is becomes the operation that changes it. false: a problem was answered. */
 static bool patch_take(struct call *c, const struct reply *r)
 {
     struct span name = c->op.schedule.name;
     struct schedule_in in;
     struct schedule_spec spec = r->schedules[0].spec;
-    if (spec_keep(c->arena, &spec) < 0 || schedule_in_from(&in, &spec) < 0) {
+    if (schedule_spec_keep(c->arena, &spec) < 0 || schedule_in_from(&in, &spec) < 0) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
@@ -184,12 +169,10 @@ static void schedules_listed(struct call *c, const struct reply *r)
 
 void schedule_list_handle(void *ctx, struct http_exchange *x)
 {
-    const struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c =
-        page ? call_new(broker_of(ctx), ctx, x, OP_SCHEDULE_LIST, schedules_listed) : NULL;
+    struct call *c = name_page_call(ctx, x, OP_SCHEDULE_LIST, schedules_listed);
     if (!c)
         return;
-    http_alone(x);
+    const struct name_page *page = c->more;
     c->op.schedule.after = page->cursor;
     c->op.schedule.limit = (uint32_t)page->limit;
     call_submit(c);
