@@ -48,10 +48,8 @@ static void list_reply(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct json_writer w;
-    if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
-        call_refuse(c, r);
+    if (!keyval_queue_read(c, r))
         return;
-    }
     answer_begin(c->x, &w);
     json_write_array(&w);
     for (uint32_t i = 0; i < r->job_count; i++)
@@ -257,10 +255,8 @@ static void purge_reply(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct json_writer w;
-    if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
-        call_refuse(c, r);
+    if (!keyval_queue_read(c, r))
         return;
-    }
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_uint(&w, "deletedCount", r->changed);

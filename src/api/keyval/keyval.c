@@ -80,6 +80,14 @@ bool keyval_query(struct keyval *k, struct http_exchange *x, struct fields rows,
     return false;
 }
 
+bool keyval_queue_read(struct call *c, const struct reply *r)
+{
+    bool read = r->outcome == OUT_OK || r->outcome == OUT_NO_QUEUE;
+    if (!read)
+        call_refuse(c, r);
+    return read;
+}
+
 static void enqueue_reply(void *ctx, const struct reply *reply);
 
 static void submit(struct call *c, const struct op *op)

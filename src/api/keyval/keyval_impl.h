@@ -61,6 +61,8 @@ void keyval_write_value(struct json_writer *w, uint8_t kind, struct span payload
 /* The message an id means. One that cannot be ours is the id of no message: false, and `not_found`
  * was answered. */
 bool keyval_id(struct http_exchange *x, struct span text, struct job_ref *ret);
+/* Whether a queue was read; one that does not exist is empty. false: the refusal was answered. */
+bool keyval_queue_read(struct call *c, const struct reply *r);
 /* {"ok":true} */
 void keyval_ok(struct http_exchange *x);
 

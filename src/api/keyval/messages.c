@@ -425,11 +425,8 @@ static void stats_reply(void *ctx, const struct reply *r)
 {
     static const struct queue_counts nothing;
     struct call *c = ctx;
-    if (r->outcome == OUT_OK || r->outcome == OUT_NO_QUEUE) {
+    if (keyval_queue_read(c, r))
         write_stats(c->x, r->queue_count > 0 ? &r->queues[0].counts : &nothing);
-        return;
-    }
-    call_refuse(c, r);
 }
 
 void keyval_stats_handle(void *ctx, struct http_exchange *x)

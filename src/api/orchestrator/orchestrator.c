@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "core/limits.h"
 
 static const struct http_route routes[] = {
     {HTTP_POST, "/api/queues", orc_queue_create, SCOPE_ADMIN, 0, "Create a queue."},
@@ -51,6 +52,28 @@ struct call *orc_call(void *ctx, struct http_exchange *x, enum op_kind kind, cal
     struct call *c = call_new(orc_broker(ctx), ctx, x, kind, done);
     if (c)
         c->terms = &orc_terms;
+    return c;
+}
+
+#define PAGE_LIMIT 100
+static const struct field page_rows[] = {
+    {"limit", FIELD_INT, offsetof(struct orc_page, limit), 1, LIMIT_BATCH, NULL, 0},
+    {"offset", FIELD_INT, offsetof(struct orc_page, offset), 0, INT64_MAX, NULL, 0},
+};
+
+struct call *orc_page_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done,
+                           size_t size)
+{
+    struct problem p;
+    struct call *c = orc_call(ctx, x, kind, done);
+    struct orc_page *page = call_more(c, size);
+    if (!page)
+        return NULL;
+    page->limit = PAGE_LIMIT;
+    struct field_reader r = reader_of(c->broker, x, FIELDS(page_rows), page, &p);
+    if (!query_read(&r, x))
+        return NULL;
+    http_alone(x);
     return c;
 }
 

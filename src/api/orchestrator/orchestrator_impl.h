@@ -32,6 +32,14 @@ extern const struct problem_terms orc_terms;
 /* As call_new, with these terms. */
 struct call *orc_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done);
 
+/* Reads `limit` and `offset`. c->more has `size` bytes, is all zero otherwise and begins with the
+ * page. NULL after a problem was answered. */
+struct orc_page {
+    int64_t limit, offset;
+};
+struct call *orc_page_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done,
+                           size_t size);
+
 #define ORC_HANDLER(name) void name(void *ctx, struct http_exchange *x)
 ORC_HANDLER(orc_queue_create);
 ORC_HANDLER(orc_queue_list);

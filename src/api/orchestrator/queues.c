@@ -9,8 +9,6 @@
 #include "core/limits.h"
 #include "core/validate.h"
 
-#define LIST_LIMIT 100
-
 void orc_no_queue(struct http_exchange *x, const char *field)
 {
     struct problem p = {.code = PROBLEM_NO_QUEUE,
@@ -174,14 +172,9 @@ void orc_queue_stats(void *ctx, struct http_exchange *x)
 /* ---- listing ---- */
 
 struct list {
-    int64_t limit, offset;
+    struct orc_page; /* its members are members of this struct */
     struct json_writer w;
     struct span after; /* the last name seen */
-};
-
-static const struct field list_rows[] = {
-    {"limit", FIELD_INT, offsetof(struct list, limit), 1, LIMIT_BATCH, NULL, 0},
-    {"offset", FIELD_INT, offsetof(struct list, offset), 0, INT64_MAX, NULL, 0},
 };
 
 static void list_write(struct list *l, const struct queue_view *q)
@@ -223,16 +216,10 @@ static void listed(struct call *c, const struct reply *r)
 
 void orc_queue_list(void *ctx, struct http_exchange *x)
 {
-    struct problem p;
-    struct call *c = orc_call(ctx, x, OP_QUEUE_LIST, listed);
-    struct list *l = call_more(c, sizeof *l);
-    if (!l)
+    struct call *c = orc_page_call(ctx, x, OP_QUEUE_LIST, listed, sizeof(struct list));
+    if (!c)
         return;
-    l->limit = LIST_LIMIT;
-    struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
-    if (!query_read(&r, x))
-        return;
-    http_alone(x);
+    struct list *l = c->more;
     answer_begin(x, &l->w);
     json_write_array(&l->w);
     c->op.queue.limit = LIMIT_BATCH;

@@ -14,8 +14,6 @@
 #include "core/job_texts.h"
 #include "core/limits.h"
 
-#define LIST_LIMIT 100
-
 static void no_trigger(struct http_exchange *x)
 {
     struct problem p = {.code = PROBLEM_NO_SCHEDULE,
@@ -201,13 +199,8 @@ void orc_trigger_delete(void *ctx, struct http_exchange *x)
 /* ---- list ---- */
 
 struct list {
-    int64_t limit, offset;
+    struct orc_page; /* its members are members of this struct */
     struct showing s;
-};
-
-static const struct field list_rows[] = {
-    {"limit", FIELD_INT, offsetof(struct list, limit), 1, LIMIT_BATCH, NULL, 0},
-    {"offset", FIELD_INT, offsetof(struct list, offset), 0, INT64_MAX, NULL, 0},
 };
 
 static int list_keep(struct call *c, struct list *l, const struct schedule_view *v)
@@ -244,22 +237,16 @@ static void listed(struct call *c, const struct reply *r)
 
 void orc_trigger_list(void *ctx, struct http_exchange *x)
 {
-    struct problem p;
-    struct call *c = orc_call(ctx, x, OP_SCHEDULE_LIST, listed);
-    struct list *l = call_more(c, sizeof *l);
-    if (!l)
+    struct call *c = orc_page_call(ctx, x, OP_SCHEDULE_LIST, listed, sizeof(struct list));
+    if (!c)
         return;
-    l->limit = LIST_LIMIT;
-    struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
-    if (!query_read(&r, x))
-        return;
+    struct list *l = c->more;
     l->s = (struct showing){.c = c, .status = 200, .array = true};
     l->s.list = arena_array(c->arena, (size_t)l->limit, sizeof *l->s.list);
     if (!l->s.list) {
         answer_error(x, -ERR_NOMEM);
         return;
     }
-    http_alone(x);
     c->op.schedule.limit = LIMIT_BATCH;
     call_submit(c);
 }
