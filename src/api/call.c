@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps that most handlers take: begin and end an answer, ask the broker one thing. */
+/* Steps that most handlers have in common: begin and end an answer, submit one operation. */
 #include "api/call.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ int answer_close(struct http_exchange *x, struct json_writer *w)
     return err < 0 ? err : buf_append(http_answer_body(x), "\n", 1);
 }
 
-/* By now it has been done; only the words for it are missing. */
+/* The operation has taken effect; only its answer could not be built. */
 void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
 {
     static const struct problem unsaid = {
@@ -80,13 +80,13 @@ void *call_more_new(struct call *c, size_t size)
     return c->more;
 }
 
-/* "Unavailable" says that nothing was done. */
+/* `unavailable` means that nothing was done, so it must not be sent after a change. */
 static void refuse(struct call *c, const struct problem *p)
 {
     static const struct problem unseen = {
         .code = PROBLEM_UNKNOWN,
-        .detail = "it was done, all or in part, but the store did not answer what was asked then; "
-                  "look again, or repeat it"};
+        .detail = "the change took effect, completely or in part, but the store did not answer "
+                  "afterwards; read the result again, or repeat the request"};
     bool undone = p->code == PROBLEM_UNAVAILABLE || p->code == PROBLEM_DRAINING;
     problem_answer(c->x, c->changed && undone ? &unseen : p);
 }
@@ -145,7 +145,7 @@ void call_ask(struct call *c, broker_reply_fn fn)
 
 static void line_reply(void *ctx, const struct reply *reply);
 
-/* Begins what stands first; whatever cannot even begin is answered. */
+/* Submits the first call; a call that cannot be submitted is answered. */
 static void line_go(struct call_line *l)
 {
     while (l->first) {
@@ -162,7 +162,7 @@ static void line_reply(void *ctx, const struct reply *reply)
 {
     struct call *c = ctx;
     struct call_line *l = c->line;
-    struct call *next = c->next; /* the call is gone once it has been answered */
+    struct call *next = c->next; /* the call is freed when it has been answered */
     note_change(c, reply);
     l->first = l->step(c, reply) ? c : next;
     line_go(l);

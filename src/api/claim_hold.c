@@ -8,7 +8,7 @@ static void give_back(struct claim_hold *h)
     h->held.seq = 0;
 }
 
-static void gone_cb(void *ctx)
+static void client_closed_cb(void *ctx)
 {
     struct claim_hold *h = ctx;
     if (!h->parked)
@@ -32,7 +32,7 @@ void claim_hold_begin(struct claim_hold *h, const struct op_claim *want,
         answer_error(h->x, err);
         return;
     }
-    http_watch(h->x, gone_cb, sent_cb, h);
+    http_watch(h->x, client_closed_cb, sent_cb, h);
     if (h->wait_ms > 0)
         http_park(h->x);
 }

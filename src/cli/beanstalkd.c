@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A link named beanstalkd to this program takes beanstalkd's options, so that whatever starts that
- * server can start this one. They become settings of `serve`: no HTTP, the store in memory without
- * -b, and in the directory of -b with it.
+/* A link named beanstalkd to this program takes beanstalkd's options, so that a script which
+ * starts beanstalkd can start this server. The options become settings of `serve`: no HTTP, the
+ * store in memory without -b, and in the directory of -b with it.
  *
- * What differs: without -l it listens on 127.0.0.1 and not on every address, and an answer to a put
- * is durable, so -f has nothing to say; -F leaves the sync out. */
+ * Differences: without -l it listens on 127.0.0.1 and not on every address, and the reply to a
+ * put is durable, so -f has no effect; -F disables the sync. */
 #include "cli/beanstalkd.h"
 
 #include <grp.h>
@@ -26,7 +26,7 @@
 
 struct wish {
     const char *address, *port, *dir, *user;
-    int64_t job_bytes, segment_bytes; /* 0 = as it is */
+    int64_t job_bytes, segment_bytes; /* 0 = unchanged */
     bool no_sync;
     unsigned verbose;
 };
@@ -105,7 +105,7 @@ static bool option_take(struct wish *w, char letter, const char *value)
     }
 }
 
-/* EXIT_DONE with *ret_run false: there is nothing left to do. */
+/* EXIT_DONE with *ret_run false: nothing remains to be done. */
 static int options_take(int argc, char **argv, struct wish *w, bool *ret_run)
 {
     int letter;

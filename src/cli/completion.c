@@ -8,8 +8,8 @@
 
 enum word_kind { WORD_LITERAL, WORD_COMMAND, WORD_DIR, WORD_FILE, WORD_OTHER };
 
-/* The next word of cmd->args ("[COMMAND|config]"): small letters stand for themselves, capitals
- * for something. Moves *rest on; false behind the last. */
+/* The next word of cmd->args ("[COMMAND|config]"): words in small letters are literal, words in
+ * capitals are placeholders. Advances *rest; false past the last. */
 static bool args_word(const char **rest, const char **word, size_t *len, enum word_kind *kind)
 {
     static const char breaks[] = " |[].";
@@ -35,7 +35,8 @@ static void command_names(FILE *out)
         fprintf(out, " %s", cmd->name);
 }
 
-/* The literal words, separated by spaces; returns which kind of name may be expected besides. */
+/* Prints the literal words, separated by spaces; returns which kind of name is allowed in
+ * addition. */
 static enum word_kind args_words(const struct command *cmd, FILE *out)
 {
     const char *rest = cmd->args;
@@ -73,7 +74,7 @@ static bool has_choices(const struct option *o)
 
 /* ---- bash ---- */
 
-/* A case for the value of an option; a switch takes one only behind '='. */
+/* A case for the value of an option; a flag takes one only after '='. */
 static void bash_value(const struct command *cmd, const struct option *o, FILE *out)
 {
     char name[OPTION_NAME_MAX];
@@ -169,7 +170,7 @@ static void completion_bash(FILE *out)
 
 /* ---- zsh ---- */
 
-/* Inside single quotes, in a place where zsh also takes ':', '[' and ']' for its own. */
+/* Escapes text inside single quotes, in a place where ':', '[' and ']' are special for zsh. */
 static void zsh_text(const char *text, FILE *out)
 {
     for (; *text; text++) {
@@ -193,7 +194,7 @@ static void zsh_action(const struct option *o, FILE *out)
     } else if (o->kind == OPTION_DIR) {
         fputs("_files -/", out);
     } else {
-        fputc(' ', out); /* something is expected, but it is unknown what */
+        fputc(' ', out); /* a value of unknown kind is expected */
     }
 }
 

@@ -22,7 +22,7 @@ void help_list(FILE *out)
         for (size_t i = 0; i < *g->count; i++) {
             char left[64];
             int width = snprintf(left, sizeof(left), "%s %s", g->rows[i].name, g->rows[i].args);
-            /* What does not fit its column has the next line for its text. */
+            /* The text of an option that does not fit into its column begins on the next line. */
             if (width > 28)
                 fprintf(out, "  %s\n  %28s %s\n", left, "", g->rows[i].summary);
             else
@@ -45,7 +45,7 @@ static void option_print(const struct option *o, FILE *out)
              before, o->argument ? o->argument : "", o->kind == OPTION_SWITCH ? "]" : "");
     snprintf(indent, sizeof(indent), "%*s", HELP_COLUMN, "");
     fprintf(out, "  %-*s", HELP_COLUMN - 2, left);
-    if (strlen(left) > HELP_COLUMN - 3) /* no room: the text begins in the next line */
+    if (strlen(left) > HELP_COLUMN - 3) /* no room: the text begins on the next line */
         fprintf(out, "\n%s", indent);
     help_wrap(out, indent, o->doc);
 }

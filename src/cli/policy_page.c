@@ -29,7 +29,7 @@ static int range_text(const struct policy_field *f, const char *unit, struct buf
     return buf_printf(out, "%s, %" PRId64 " to %" PRId64, unit, f->min, f->max);
 }
 
-/* What its value is in JSON. */
+/* The JSON type of its value. */
 static int value_text(const struct policy_field *f, struct buf *out)
 {
     switch ((enum policy_kind)f->kind) {

@@ -6,7 +6,7 @@
 
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
-#include "api/v1/event_words.h"
+#include "api/v1/event_names.h"
 #include "api/v1/server/metrics.h"
 #include "cli/commands.h"
 #include "config/config.h"
@@ -20,7 +20,7 @@ static void page_head(FILE *out, const char *title, const char *topic, const cha
 
 /* ---- commands ---- */
 
-/* In a cell of a table a bar would end the cell. */
+/* In a cell of a table, a vertical bar would end the cell. */
 static void cell_print(FILE *out, const char *text)
 {
     for (; *text; text++)

@@ -23,7 +23,7 @@ bool account_exchange(struct connection *c, size_t bytes)
     return budget_take(&c->net.account, BUDGET_CONNECTIONS, bytes, net_now(c->net.server));
 }
 
-void account_exchange_made(struct http_exchange *x, size_t bytes)
+void account_exchange_created(struct http_exchange *x, size_t bytes)
 {
     x->charged.block = bytes;
     x->charged.out_kind = BUDGET_REPLIES;

@@ -256,7 +256,7 @@ static bool has_length(unsigned status)
     return status != 204 && status != 304;
 }
 
-static void answer_make(struct http_exchange *x, unsigned status, const char *type)
+static void answer_build(struct http_exchange *x, unsigned status, const char *type)
 {
     x->status = (uint16_t)status;
     if (!type || x->shared)
@@ -291,7 +291,7 @@ void http_answer(struct http_exchange *x, unsigned status, const char *type)
         exchange_queue_loose(x);
         return;
     }
-    answer_make(x, status, type);
+    answer_build(x, status, type);
     if (!account_reply(x))
         answer_refuse(x);
     account_out(x);

@@ -87,7 +87,7 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
     x->request.peer = span_of(copy + l.text, l.peer);
     x->request.arena = &x->arena;
     arena_init(&x->arena);
-    account_exchange_made(x, bytes);
+    account_exchange_created(x, bytes);
     x->minor = h->minor;
     x->keep_alive = h->keep_alive;
     body_begin(x, h, copy + l.text + l.peer, l.body);
@@ -171,8 +171,8 @@ void exchange_give_up(struct http_exchange *x)
     account_loosen(x);
     x->conn = NULL;
     x->queued = true; /* not to be told again when its handler answers */
-    if (x->gone)
-        x->gone(x->watch_ctx);
+    if (x->client_closed)
+        x->client_closed(x->watch_ctx);
     x->queued = false;
     if (x->state == EXCHANGE_ANSWERED)
         exchange_finish(x, false);
@@ -198,8 +198,8 @@ void server_loose_run(struct http_server *s)
     while ((x = loose_take(s))) {
         if (x->state == EXCHANGE_ANSWERED)
             exchange_finish(x, false);
-        else if (x->gone)
-            x->gone(x->watch_ctx);
+        else if (x->client_closed)
+            x->client_closed(x->watch_ctx);
     }
 }
 
@@ -253,9 +253,9 @@ void http_park(struct http_exchange *x)
     exchange_body_free(x);
 }
 
-void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx)
+void http_watch(struct http_exchange *x, http_closed_fn closed, http_sent_fn sent, void *ctx)
 {
-    x->gone = gone;
+    x->client_closed = closed;
     x->sent = sent;
     x->watch_ctx = ctx;
 }

@@ -89,7 +89,7 @@ static void room_cb(void *ctx)
     push(ctx);
 }
 
-static void gone_cb(void *ctx)
+static void client_closed_cb(void *ctx)
 {
     struct file_answer *f = ctx;
     f->over = true;
@@ -126,7 +126,7 @@ void http_answer_file(struct http_exchange *x, int fd, uint64_t bytes, const cha
     f->request.data = f;
     f->sent = x->sent;
     f->sent_ctx = x->watch_ctx;
-    http_watch(x, gone_cb, sent_cb, f);
+    http_watch(x, client_closed_cb, sent_cb, f);
     x->extra_bytes = sizeof *f;
     stream_open(x, type, bytes);
     http_stream_on_room(x, room_cb, f);

@@ -117,26 +117,26 @@ static bool refused(struct http_fault *ret, unsigned status, const char *text)
 }
 
 /* One look over the headers for all of them: this is done for every request. */
-struct browser_words {
+struct browser_headers {
     struct span origin, site;
     bool twice; /* no browser does that; which of the two would count? */
 };
 
-static void word_take(struct browser_words *w, struct span *word, struct span value)
+static void header_take(struct browser_headers *w, struct span *word, struct span value)
 {
     w->twice |= word->at != NULL;
     *word = value;
 }
 
-static struct browser_words words_of(const struct http_request *r)
+static struct browser_headers browser_headers_of(const struct http_request *r)
 {
-    struct browser_words w = {{NULL, 0}, {NULL, 0}, false};
+    struct browser_headers w = {{NULL, 0}, {NULL, 0}, false};
     for (size_t i = 0; i < r->header_count; i++) {
         struct span name = r->headers[i].name;
         if (name.len == 6 && http_name_equal(name, "origin"))
-            word_take(&w, &w.origin, r->headers[i].value);
+            header_take(&w, &w.origin, r->headers[i].value);
         else if (name.len == 14 && http_name_equal(name, "sec-fetch-site"))
-            word_take(&w, &w.site, r->headers[i].value);
+            header_take(&w, &w.site, r->headers[i].value);
     }
     return w;
 }
@@ -227,7 +227,7 @@ static const char *page_fault(const struct http_server *s, const struct http_hea
 }
 
 static bool unsafe_pass(const struct http_server *s, const struct http_head *h,
-                        const struct http_request *r, const struct browser_words *w,
+                        const struct http_request *r, const struct browser_headers *w,
                         struct http_fault *ret)
 {
     if (is_prefetch(r))
@@ -248,7 +248,7 @@ bool guard_pass(const struct http_server *s, const struct http_head *h, struct h
     if (!(h->minor == 0 && h->host.len == 0) && !host_known(s, h->host))
         return refused(ret, 421,
                        "Host must be localhost, 127.0.0.1, [::1] or one of the configured names.");
-    struct browser_words w = words_of(r);
+    struct browser_headers w = browser_headers_of(r);
     if (w.twice)
         return refused(ret, 403, "Origin and Sec-Fetch-Site may be given once each.");
     if (w.origin.at && listed(w.origin, s->config.origins)) {

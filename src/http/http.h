@@ -69,10 +69,10 @@ const struct http_request *http_request(const struct http_exchange *x);
 /* By lower-case name; at = NULL when it is not there. */
 struct span http_request_header(const struct http_request *r, const char *name);
 
-typedef void (*http_gone_fn)(void *ctx);
+typedef void (*http_closed_fn)(void *ctx);
 typedef void (*http_sent_fn)(void *ctx, bool whole);
 /* Either may be NULL. */
-void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx);
+void http_watch(struct http_exchange *x, http_closed_fn closed, http_sent_fn sent, void *ctx);
 
 /* The answer may be large: nothing behind this request is taken off the connection before the
  * answer is out, so that one client cannot ask for many of them at once. For the handler, before it

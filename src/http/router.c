@@ -180,7 +180,8 @@ static void rows_collect(const struct search *s, const struct route_node *n)
 }
 
 /* As deep as the longest pattern, however long the path is. */
-static void walk(struct search *s, const struct route_node *n, struct span path, size_t params)
+static void search_node(struct search *s, const struct route_node *n, struct span path,
+                        size_t params)
 {
     if (path.len == 0) {
         rows_collect(s, n);
@@ -189,10 +190,10 @@ static void walk(struct search *s, const struct route_node *n, struct span path,
     struct span segment = segment_take(&path);
     const struct route_node *c = child_find(n, segment);
     if (c)
-        walk(s, c, path, params);
+        search_node(s, c, path, params);
     if (n->param && segment.len > 0) {
         s->params[params] = segment;
-        walk(s, n->param, path, params + 1);
+        search_node(s, n->param, path, params + 1);
     }
 }
 
@@ -203,7 +204,7 @@ void router_find(const struct router *r, enum http_method method, struct span pa
     if (!r->root || path.len == 0 || path.at[0] != '/')
         return;
     struct search s = {.method = method == HTTP_HEAD ? HTTP_GET : method, .match = ret};
-    walk(&s, r->root, path, 0);
+    search_node(&s, r->root, path, 0);
     if (method == HTTP_HEAD && !(ret->allow & 1u << HTTP_HEAD))
         ret->route = NULL;
 }

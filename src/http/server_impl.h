@@ -56,7 +56,7 @@ struct http_exchange {
     struct connection *conn;    /* NULL: loose */
     struct http_exchange *next; /* in the connection's chain, or in the server's loose list */
     void *route_ctx;
-    http_gone_fn gone;
+    http_closed_fn client_closed;
     http_sent_fn sent;
     void *watch_ctx;
     void (*room)(void *ctx);
@@ -154,7 +154,7 @@ void connection_closed(struct net_conn *n);
 /* account.c */
 /* false: there is no room for an exchange of this many bytes, or for a body of `cap` bytes. */
 bool account_exchange(struct connection *c, size_t bytes);
-void account_exchange_made(struct http_exchange *x, size_t bytes);
+void account_exchange_created(struct http_exchange *x, size_t bytes);
 bool account_body(struct http_exchange *x, size_t cap);
 void account_body_freed(struct http_exchange *x);
 /* false: there is no room for the reply in `out`. */

@@ -81,7 +81,7 @@ static void sent_bytes(struct connection *c, size_t len)
         span_advance(&c->last_words, len);
 }
 
-static void room_tell(struct connection *c)
+static void room_notify(struct connection *c)
 {
     struct http_exchange *x = c->first;
     if (!x || x->state != EXCHANGE_STREAM || !x->room_due || x->starved)
@@ -129,7 +129,7 @@ void write_sent(struct net_conn *n, size_t len)
 bool write_flushed(struct net_conn *n)
 {
     struct connection *c = connection_of(n);
-    room_tell(c);
+    room_notify(c);
     if (c->stalled && intake_open(c))
         net_conn_resume(n);
     if (n->closed)

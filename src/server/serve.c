@@ -66,7 +66,7 @@ struct serve {
 };
 
 /* The service manager; that it does not listen is worth a line and nothing more. */
-static void tell(struct serve *s, enum notify_event event, const char *status)
+static void notify_manager(struct serve *s, enum notify_event event, const char *status)
 {
     if (notifier_send(&s->notifier, event, status) != 0)
         log_event(&s->log, LOG_WARN, "service_manager_not_told");
@@ -168,7 +168,7 @@ static void part_drained(void *ctx)
 static void begin_end(struct serve *s)
 {
     s->draining = true;
-    tell(s, NOTIFY_STOPPING, "draining");
+    notify_manager(s, NOTIFY_STOPPING, "draining");
     log_event(&s->log, LOG_INFO, "draining", LOG_INT("limit_ms", s->config.timeouts.drain_ms));
     broker_drain(s->broker);
     native_drain(s->native);
@@ -241,7 +241,7 @@ static void hangup_cb(uv_signal_t *handle, int number)
                   LOG_TEXT("why", "the server is stopping"));
         return;
     }
-    tell(s, NOTIFY_RELOADING, NULL);
+    notify_manager(s, NOTIFY_RELOADING, NULL);
     if (load(s, &fresh, &note) != 0) {
         log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", note.text));
     } else if (config_diff(&s->config, &fresh, reload_key, s) != 0) {
@@ -258,7 +258,7 @@ static void hangup_cb(uv_signal_t *handle, int number)
         config_done(&fresh);
         log_event(&s->log, LOG_INFO, "settings_reloaded");
     }
-    tell(s, NOTIFY_READY, NULL);
+    notify_manager(s, NOTIFY_READY, NULL);
 }
 
 /* ---- the beginning ---- */
@@ -475,7 +475,7 @@ static int listen_all(struct serve *s, struct err_note *note)
 
 static void watchdog_cb(uv_timer_t *timer)
 {
-    tell(timer->data, NOTIFY_WATCHDOG, NULL);
+    notify_manager(timer->data, NOTIFY_WATCHDOG, NULL);
 }
 
 static void handles_init(struct serve *s)
@@ -530,7 +530,7 @@ static void set_clock(struct serve *s)
 }
 
 /* The lines scripts wait for. */
-static void say_ready(struct serve *s)
+static void print_ready(struct serve *s)
 {
     const char *address;
     for (size_t i = 0; (address = http_server_address(s->http, i)) != NULL; i++)
@@ -542,7 +542,7 @@ static void say_ready(struct serve *s)
               LOG_BOOL("test_clock", s->config.test_clock),
               LOG_INT("connections", s->resources.connections));
     address = http_server_address(s->http, 0);
-    tell(s, NOTIFY_READY, address ? address : beanstalk_address(s->beanstalk, 0));
+    notify_manager(s, NOTIFY_READY, address ? address : beanstalk_address(s->beanstalk, 0));
 }
 
 static int start(struct serve *s, struct err_note *note)
@@ -584,7 +584,7 @@ static int run(struct serve *s)
         else
             native_closed(s);
     } else {
-        say_ready(s);
+        print_ready(s);
     }
     uv_run(&s->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&s->loop) == 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dead letters: the dead jobs of one queue. An entry's id is its message's, and so is originalId.
- */
+/* Dead letters: the dead jobs of one queue. The id of an entry and its originalId are the id of
+ * the message. */
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/keyval/keyval_impl.h"
-#include "api/words.h"
 #include "core/job_error.h"
 #include "core/job_texts.h"
 #include "core/limits.h"
@@ -22,7 +22,7 @@ static void write_entry(struct json_writer *w, const struct job_view *v)
     json_write_key(w, "errorMessage");
     if (v->error.len > 0)
         json_write_text(w, job_error_split(v->error).text);
-    else if (v->job.reason == REASON_FAILED) /* a nack that gave none */
+    else if (v->job.reason == REASON_FAILED) /* the nack had no error */
         json_write_null(w);
     else
         json_write_text(w, span_text(reason_name((enum job_reason)v->job.reason)));
@@ -81,7 +81,7 @@ void keyval_dlq_list_handle(void *ctx, struct http_exchange *x)
 
 static const struct field queue_rows[] = {QUEUE_ROW};
 
-/* What is to be done once the entry is there. */
+/* An operation on an entry, which is read first. */
 struct entry {
     struct call call;
     struct queue_in in;
@@ -109,7 +109,7 @@ static struct entry *entry_new(struct keyval *k, struct http_exchange *x, call_f
     return e;
 }
 
-/* A job that is not dead, or of another queue, is no dead letter of this one. */
+/* A job that is not dead, or that is in another queue, is not a dead letter of this queue. */
 static bool is_entry(const struct entry *e, const struct reply *r)
 {
     return r->outcome == OUT_OK && r->job_count == 1 && r->jobs[0].job.state == STATE_DEAD &&
@@ -188,7 +188,7 @@ static void requeued(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* Another request may have taken the dead letter meanwhile. */
+/* Another request may have requeued or deleted the dead letter in the meantime. */
 static void not_requeued(struct call *c, const struct reply *r)
 {
     if (r->outcome == OUT_NOT_FOUND || r->outcome == OUT_ILLEGAL)
@@ -197,7 +197,7 @@ static void not_requeued(struct call *c, const struct reply *r)
         call_refuse(c, r);
 }
 
-/* Everything the message was enqueued with, but for when it was to expire. */
+/* Copies everything that the message was enqueued with, except its expiry. */
 static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueue *op)
 {
     struct arena *arena = e->call.arena;
@@ -220,8 +220,8 @@ static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueu
     return true;
 }
 
-/* The new message takes the place of the dead letter in one commit; under a key of its own, so that
- * two requests at once create one message. */
+/* The new message replaces the dead letter in one commit, under an idempotency key, so that two
+ * concurrent requests create one message. */
 static void entry_again(struct call *c, const struct reply *r)
 {
     struct entry *e = (struct entry *)c;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/queue-items: create by queue id or name, look, soft delete. */
+/* /api/queue-items: create by queue id or name, read, soft delete. */
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/trace.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 static void no_item(struct http_exchange *x)
@@ -27,9 +27,9 @@ bool orc_path_item(struct http_exchange *x, struct job_ref *ret)
     struct problem p = {.code = PROBLEM_INVALID_ID,
                         .terms = &orc_terms,
                         .field = "id",
-                        .detail = "the id of an item is a UUID, as it came"};
+                        .detail = "the id of an item must be the UUID that its creation returned"};
     int err = id_parse(http_request(x)->params[0], ret);
-    if (err == -ERR_RANGE) /* a UUID, but of nothing here */
+    if (err == -ERR_RANGE) /* a UUID, but not of this server */
         no_item(x);
     else if (err < 0)
         problem_answer(x, &p);
@@ -58,8 +58,8 @@ static void show_new(struct call *c, const struct reply *r)
     answer_item(c, r, 201);
 }
 
-/* After a change. */
-static void look(struct call *c, struct job_ref job, call_fn done)
+/* Reads the item after a change and answers with it. */
+static void read_item(struct call *c, struct job_ref job, call_fn done)
 {
     c->changed = true;
     c->done = done;
@@ -69,7 +69,7 @@ static void look(struct call *c, struct job_ref job, call_fn done)
 
 void orc_item_show(struct call *c, struct job_ref job)
 {
-    look(c, job, show);
+    read_item(c, job, show);
 }
 
 void orc_item_get(void *ctx, struct http_exchange *x)
@@ -80,7 +80,7 @@ void orc_item_get(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     http_alone(x);
-    look(c, job, show);
+    read_item(c, job, show);
 }
 
 /* ---- creating ---- */
@@ -107,13 +107,13 @@ static const struct field by_name_rows[] = {
     ITEM_ROWS,
 };
 
-/* The words of the refusal that a queue which is not active gives. */
+/* Answers a create. A refusal because of an inactive queue has its own detail. */
 static void created(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct problem p;
     if (r->outcome == OUT_OK) {
-        look(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
+        read_item(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
         return;
     }
     call_problem(c, r, &p);
@@ -129,7 +129,7 @@ static void created(void *ctx, const struct reply *r)
         problem_answer(c->x, &p);
 }
 
-/* The queue may be gone by then; it is not made again. */
+/* The queue may have been deleted in the meantime; it is not created again. */
 static void create_found(struct call *c, const struct queue_view *q)
 {
     const struct item_in *in = c->more;
@@ -182,7 +182,7 @@ static void discarded(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct problem p;
-    /* Twice is once. */
+    /* A repeated delete succeeds. */
     bool was = r->outcome == OUT_ILLEGAL && r->state == STATE_CANCELLED;
     if (r->outcome == OUT_OK || was) {
         orc_item_show(c, c->op.job.job);

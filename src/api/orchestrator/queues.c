@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/queues. A change reads the queue first and puts what it read with the members changed; so
- * that none is lost between the two, the API works on one change at a time. */
+/* /api/queues. A change reads the queue first and then puts it with the changed members. The API
+ * works on one change at a time, so that no other change is lost between the two. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -13,7 +13,8 @@ void orc_no_queue(struct http_exchange *x, const char *field)
 {
     struct problem p = {.code = PROBLEM_NO_QUEUE,
                         .field = field,
-                        .detail = "there is no such queue here; POST /api/queues creates one"};
+                        .detail =
+                            "there is no queue with this id or name; POST /api/queues creates one"};
     problem_answer(x, &p);
 }
 
@@ -32,7 +33,7 @@ static void lookup_ask(struct call *c, const struct op *op)
     call_ask(c, found_cb);
 }
 
-/* Perhaps the name was given to a queue later. */
+/* The queue may have got this name by a rename. */
 static void lookup_later_name(struct call *c, struct orc_lookup *lookup)
 {
     int err = orc_name_key(c->arena, lookup->name, &lookup->key);
@@ -99,7 +100,7 @@ int64_t orc_path_number(struct http_exchange *x, const char *what)
     return 0;
 }
 
-/* A call on the queue of the path; nothing after a problem was answered. */
+/* Calls fn with the queue of the path, unless a problem was answered. */
 static void queue_call(void *ctx, struct http_exchange *x, orc_queue_fn fn)
 {
     int64_t id = query_none(orc_broker(ctx), x) ? orc_path_number(x, "queue") : 0;
@@ -189,11 +190,11 @@ static void list_write(struct list *l, const struct queue_view *q)
     orc_queue_write(&l->w, q);
 }
 
-/* Page by page through all queues of the server; few of them are others'. */
+/* Reads all queues of the server page by page; few of them belong to other APIs. */
 static void listed(struct call *c, const struct reply *r)
 {
     struct list *l = c->more;
-    if (r->left_out) { /* the spool numbers its queues itself */
+    if (r->left_out) { /* the ids of queues in the spool are different */
         call_refuse(c, &(struct reply){.kind = OP_QUEUE_LIST,
                                        .outcome = OUT_UNAVAILABLE,
                                        .note = "the shared store, which has the ids of the "
@@ -228,7 +229,7 @@ void orc_queue_list(void *ctx, struct http_exchange *x)
 
 /* ---- defining ---- */
 
-/* Reads the body over what *q is. false: the problem was answered. */
+/* Changes *q by the body. false: the problem was answered. */
 static bool take_members(struct call *c, struct orc_queue *q, bool fresh)
 {
     struct problem p;
@@ -273,14 +274,15 @@ static bool fill_put(struct call *c, const struct orc_queue *q, struct span stor
     return true;
 }
 
-/* A wish for unique references that some items stand against: all that are known are named. */
+/* Refuses unique references because some items share one; lists all that are known. */
 static void answer_shared(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     char uuid[ID_UUID_BYTES], detail[200];
     snprintf(detail, sizeof detail,
-             "%" PRIu64 " items have the reference of an earlier one; duplicates lists them with "
-             "those that they repeat. Delete what is too much first; nothing was changed",
+             "%" PRIu64
+             " items have the reference of an earlier item; `duplicates` lists them together with "
+             "the earlier items. Delete the superfluous items first; nothing was changed",
              r->job_total);
     answer_begin(c->x, &w);
     json_write_object(&w);
@@ -321,7 +323,7 @@ static void answer_refusal(struct call *c, const struct reply *r)
         problem_answer(c->x, &p);
 }
 
-/* The name comes when the rest is changed, which may be refused. false: answered. */
+/* The name is changed after the other members, whose change may be refused. false: answered. */
 static bool take_name(struct call *c, const struct orc_queue *q, const struct queue_view *view)
 {
     struct orc_naming *n = arena_array(c->arena, 1, sizeof *n);
@@ -339,7 +341,7 @@ static bool take_name(struct call *c, const struct orc_queue *q, const struct qu
     return true;
 }
 
-/* The queue as it is becomes the operation that changes it. false: answered. */
+/* Turns the queue that was read into the operation that changes it. false: answered. */
 static bool change_take(struct call *c, const struct reply *r)
 {
     const struct queue_view *view = &r->queues[0];
@@ -364,7 +366,7 @@ static void show_defined(struct call *c)
         orc_queue_find(c, &(struct orc_lookup){.id = n->number, .found = show});
 }
 
-/* What was changed is all there is to it, or a name is still to come. */
+/* The members were changed; a new name may follow. */
 static bool put_done(struct call *c)
 {
     const struct orc_naming *n = c->more;
@@ -391,7 +393,7 @@ static bool definition_step(struct call *c, const struct reply *r)
         orc_no_queue(c->x, "id");
     else if (r->outcome != OUT_OK)
         answer_refusal(c, r);
-    else if (n) /* the reply is that of the change */
+    else if (n) /* the reply belongs to the change */
         return put_done(c);
     else
         return change_take(c, r);
@@ -442,7 +444,7 @@ void orc_queue_update(void *ctx, struct http_exchange *x)
 
 /* ---- deleting ---- */
 
-/* A later name that is left is free all the same. */
+/* The name counts as free even if its key was not deleted. */
 static void name_deleted(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/triggers. A trigger is a schedule that this API owns; those of /v1 are not seen here.
+/* /api/triggers. A trigger is a schedule that this API owns; schedules of /v1 are not shown
+ * here.
  *
- * A definition reads the trigger (when it changes one), then the queue that queue_id means, and
- * puts the schedule; as with queues the API works on one at a time. To show a trigger the API
- * looks up what the schedule knows by another name: the id of its queue, and of its last item. */
+ * A definition reads the trigger (for a change), then the queue of queue_id, and puts the
+ * schedule; as with queues, the API works on one definition at a time. To show a trigger, the
+ * API reads the id of its queue and of its last item. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/v1/schedules/schedule_fields.h"
-#include "api/words.h"
 #include "base/digest/random.h"
 #include "core/job_texts.h"
 #include "core/limits.h"
@@ -18,7 +19,8 @@ static void no_trigger(struct http_exchange *x)
 {
     struct problem p = {.code = PROBLEM_NO_SCHEDULE,
                         .field = "id",
-                        .detail = "there is no such trigger here; POST /api/triggers creates one"};
+                        .detail =
+                            "there is no trigger with this id; POST /api/triggers creates one"};
     problem_answer(x, &p);
 }
 
@@ -27,7 +29,7 @@ static bool owned(const struct schedule_view *v)
     return span_equal(v->owner, ORC_OWNER);
 }
 
-/* Copies the texts of a view, which live only as long as the reply. */
+/* Copies the texts of a view, which are valid only during the reply. */
 static int view_keep(struct arena *arena, struct schedule_view *v)
 {
     if (!arena_keep(arena, &v->name) || !arena_keep(arena, &v->note))
@@ -80,7 +82,7 @@ static void show_match(struct showing *s, const struct reply *r)
     }
 }
 
-/* What is not there any more is shown as null. */
+/* A queue or an item that no longer exists is shown as null. */
 static void show_found(void *ctx, const struct reply *r)
 {
     struct showing *s = ctx;
@@ -216,7 +218,7 @@ static int list_keep(struct call *c, struct list *l, const struct schedule_view 
     return view_keep(c->arena, &one->v);
 }
 
-/* Page by page through all schedules of the server. */
+/* Reads all schedules of the server page by page. */
 static void listed(struct call *c, const struct reply *r)
 {
     struct list *l = c->more;
@@ -290,7 +292,7 @@ static bool ask_put(struct call *c)
     return true;
 }
 
-/* With the members known: its queue first, when the request names one. false: answered. */
+/* Reads the queue first if the request names one. false: answered. */
 static bool ask_next(struct call *c)
 {
     const struct orc_trigger *t = c->more;

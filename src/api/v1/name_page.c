@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/name_page.h"
 
-#include "api/words.h"
+#include "api/json_members.h"
 #include "core/limits.h"
 
 #define LIMIT_DEFAULT 100

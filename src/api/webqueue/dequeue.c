@@ -2,8 +2,8 @@
 /* POST /api/web/queue/dequeue: the next pending job of a type as a JobDict with its token, or null.
  */
 #include "api/claim_hold.h"
+#include "api/json_members.h"
 #include "api/webqueue/webqueue_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define WAIT_MS_MAX 60000
@@ -79,6 +79,6 @@ void web_dequeue_handle(void *ctx, struct http_exchange *x)
         problem_answer(x, &p);
         return;
     }
-    type_look(t);
+    type_check(t);
     dequeue_run(w, x, t, &in);
 }

@@ -45,7 +45,7 @@ void bench_connection_close(struct bench_connection *c)
     buf_done(&c->out);
 }
 
-/* What was asked over it is lost; the other connections go on. */
+/* Its requests are lost; the other connections continue. */
 static int lost(struct bench_connection *c, const char *why)
 {
     bench_worker_error(c->worker, c->ring_count > 0 ? c->ring_count : 1,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows and options of the client commands. An option that becomes a member of a request stands
- * a second time in the command's table of struct client_field. */
+/* The rows and options of the client commands. An option that becomes a member of a request is
+ * also in the command's table of struct client_field. */
 #include "cli/client/client.h"
 
 #include "cli/bench/bench.h"
@@ -17,7 +17,7 @@
     "Exit status: 0 success, 1 refused by the server, 2 wrong usage, 3 the server cannot be\n"     \
     "reached or cannot answer."
 
-/* How a command with questions behaves; `show` and `ask` are verbs. */
+/* Options of commands that ask for confirmation; `show` and `ask` are verbs. */
 #define ASKS(show, ask)                                                                            \
     "On a terminal, " show " the number of jobs and " ask " for confirmation; any answer\n"        \
     "other than y changes nothing (exit status 1). Without a terminal, --yes is required.\n"

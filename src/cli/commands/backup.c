@@ -179,7 +179,7 @@ static int keep(struct backup *b, struct dbfile_contents *ret)
     return rc != 0 ? cannot(CLIENT_REFUSED, "sync the directory above", b->dir) : CLIENT_DONE;
 }
 
-static int say_json(const struct backup *b, const struct dbfile_contents *c, uint64_t ms)
+static int print_json(const struct backup *b, const struct dbfile_contents *c, uint64_t ms)
 {
     const struct {
         const char *name;
@@ -208,11 +208,11 @@ static int say_json(const struct backup *b, const struct dbfile_contents *c, uin
     return rc < 0 ? client_no_memory() : CLIENT_DONE;
 }
 
-static int say(const struct backup *b, const struct dbfile_contents *c)
+static int print_summary(const struct backup *b, const struct dbfile_contents *c)
 {
     uint64_t ns = clock_ns() - b->began_ns;
     if (b->s->json)
-        return say_json(b, c, ns / 1000000);
+        return print_json(b, c, ns / 1000000);
     printf("%s: %" PRIu64 " job%s in %" PRIu64 " queue%s, %.1f MiB, %.1f s; checked\n", b->path,
            c->jobs, c->jobs == 1 ? "" : "s", c->queues, c->queues == 1 ? "" : "s",
            (double)c->bytes / (1 << 20), (double)ns / 1e9);
@@ -230,7 +230,7 @@ static int backup(struct client_session *s)
     if (status == CLIENT_DONE)
         status = keep(&b, &contents);
     if (status == CLIENT_DONE)
-        status = say(&b, &contents);
+        status = print_summary(&b, &contents);
     else
         directory_give_up(&b);
     if (b.fd >= 0)

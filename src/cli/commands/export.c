@@ -27,14 +27,14 @@ static int cannot(const struct err_note *note)
 
 /* Whether the line just written is damaged and shall be named. Lines stay in the file: who the job
  * was is worth knowing. */
-static bool damage_told(const struct export_file *f, uint64_t before)
+static bool damage_printed(const struct export_file *f, uint64_t before)
 {
     if (f->damaged > before && before == DAMAGE_TOLD)
         client_complain(CLIENT_REFUSED, "more lines are damaged; these are only counted");
     return f->damaged > before && before < DAMAGE_TOLD;
 }
 
-static void job_tell(struct client_session *s, struct span job)
+static void job_print(struct client_session *s, struct span job)
 {
     struct client_items items;
     struct span item, id = client_answer_text(job, "id", &s->arena);
@@ -49,7 +49,7 @@ static void job_tell(struct client_session *s, struct span job)
                     (int)id.len, id.at, parts);
 }
 
-static void key_tell(struct client_session *s, struct span view)
+static void key_print(struct client_session *s, struct span view)
 {
     (void)s;
     struct span key = {NULL, 0};
@@ -73,7 +73,7 @@ static int item_named(struct client_session *s, struct export_file *f,
     uint64_t before = f->damaged;
     if (list->item(f, item, &s->note) < 0)
         return cannot(&s->note);
-    if (damage_told(f, before) && list->tell)
+    if (damage_printed(f, before) && list->tell)
         list->tell(s, item);
     return CLIENT_DONE;
 }
@@ -124,8 +124,8 @@ static int list_write(struct client_session *s, struct export_file *f,
 }
 
 static const struct export_list queues = {"/v1/queues", "queues", export_queue, NULL};
-static const struct export_list keys = {"/v1/kv", "keys", export_key, key_tell};
-static const struct export_list jobs = {"/v1/jobs", "jobs", export_job, job_tell};
+static const struct export_list keys = {"/v1/kv", "keys", export_key, key_print};
+static const struct export_list jobs = {"/v1/jobs", "jobs", export_job, job_print};
 static const struct export_list schedules = {"/v1/schedules", "schedules", export_schedule, NULL};
 static const struct export_list alerts = {"/v1/alerts", "alerts", export_alert, NULL};
 

@@ -58,7 +58,7 @@ static void refuse(struct import *im, uint64_t number, struct span why)
 
 /* ---- jobs ---- */
 
-static struct span problem_words(struct import *im, struct span problem)
+static struct span problem_text(struct import *im, struct span problem)
 {
     struct arena *arena = &im->s->arena;
     struct span code = client_answer_text(problem, "code", arena);
@@ -75,7 +75,7 @@ static void outcomes_count(struct import *im, size_t first, size_t count)
     client_items_of(&items, client_answer(im->s), "jobs");
     for (; client_items_next(&items, &item) && i < count; i++) {
         if (client_answer_find(item, "error", &error))
-            refuse(im, im->jobs[first + i].number, problem_words(im, error));
+            refuse(im, im->jobs[first + i].number, problem_text(im, error));
         else if (client_answer_true(item, "created"))
             im->imported++;
         else
@@ -227,7 +227,7 @@ static int queue_put(struct import *im, const char *name, struct span queue)
 {
     struct client_session *s = im->s;
     bool there = false;
-    int status = import_look(s, "/v1/queues/", name, &there);
+    int status = import_find(s, "/v1/queues/", name, &there);
     if (status != CLIENT_DONE)
         return status;
     if (there && !arguments_has(s->args, "update_queues")) {
@@ -294,7 +294,7 @@ static int schedule_take(struct import *im, struct span schedule)
     if (status == CLIENT_DONE && !name)
         status = client_no_memory();
     if (status == CLIENT_DONE)
-        status = import_look(s, "/v1/schedules/", name, &there);
+        status = import_find(s, "/v1/schedules/", name, &there);
     if (status == CLIENT_DONE && !there)
         status = schedule_body(s, schedule);
     if (status == CLIENT_DONE && !there) {

@@ -59,7 +59,7 @@ static int file_open(struct export_file *f, struct err_note *note)
     return rc;
 }
 
-static int names_make(struct export_file *f, const char *name)
+static int names_init(struct export_file *f, const char *name)
 {
     struct buf part;
     buf_init(&part);
@@ -78,7 +78,7 @@ int export_open(struct export_file *f, const char *name, bool force, struct err_
     int rc = 0;
     if (!name)
         f->out = stdout;
-    else if (names_make(f, name) < 0)
+    else if (names_init(f, name) < 0)
         rc = no_memory(note);
     else
         rc = file_open(f, note);

@@ -6,11 +6,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "api/json_members.h"
 #include "api/v1/alerts/alert_view.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/queues/queue_view.h"
 #include "api/v1/schedules/schedule_fields.h"
-#include "api/words.h"
 #include "backend/local/offline/salvage.h"
 #include "base/system/clock.h"
 #include "cli/client/client.h"
@@ -159,7 +159,7 @@ static int alert_take(void *ctx, const struct alert_view *alert)
     return view_write(run, &w, export_alert);
 }
 
-static void problem_tell(void *ctx, const char *sentence)
+static void problem_print(void *ctx, const char *sentence)
 {
     (void)ctx;
     client_complain(CLIENT_REFUSED, "%s", sentence);
@@ -235,7 +235,7 @@ static int store_write(struct export_run *run, const char *dir)
                                       .job = job_take,
                                       .schedule = schedule_take,
                                       .alert = alert_take,
-                                      .problem = problem_tell};
+                                      .problem = problem_print};
     int rc = salvage_run(dir, &sink, &report, &run->note);
     if (rc == 0)
         rc = begin(run);

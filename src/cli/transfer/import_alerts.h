@@ -10,7 +10,7 @@ struct import_alerts {
 };
 
 /* Whether there is something of this name: GET folder + name. CLIENT_DONE, or said. */
-int import_look(struct client_session *s, const char *folder, const char *name, bool *ret);
+int import_find(struct client_session *s, const char *folder, const char *name, bool *ret);
 /* A rule that is there already stays as it is. One that was signed and comes without its secret is
  * created switched off, and named: the receiver of its notices would not accept them. CLIENT_DONE,
  * or what the server said was said. */

@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/webqueue/webqueue.h"
-#include "api/words.h"
 #include "backend/local/offline/nomarr.h"
 #include "base/buf.h"
 #include "base/containers/arena.h"

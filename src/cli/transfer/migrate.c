@@ -113,7 +113,7 @@ static void found_json(const struct migrate *m)
            c->schedules, c->alerts);
 }
 
-static int dry_say(const struct migrate *m)
+static int dry_run_print(const struct migrate *m)
 {
     if (arguments_has(m->args, "json")) {
         fputs("{\"dry_run\":true,\"source\":{", stdout);
@@ -127,7 +127,7 @@ static int dry_say(const struct migrate *m)
     return CLIENT_DONE;
 }
 
-static int end_say(const struct migrate *m, uint64_t copied)
+static int result_print(const struct migrate *m, uint64_t copied)
 {
     if (arguments_has(m->args, "json")) {
         fputs("{\"source\":{", stdout);
@@ -185,7 +185,7 @@ static int copy_and_compare(struct migrate *m, uint64_t after)
     progress_end(&m->bar);
     for (size_t i = 0; i < CLIENT_COUNT(behind) && status == CLIENT_DONE; i++)
         status = behind[i](m);
-    return status == CLIENT_DONE ? end_say(m, copied) : status;
+    return status == CLIENT_DONE ? result_print(m, copied) : status;
 }
 
 static int migrate_run(struct migrate *m)
@@ -193,9 +193,9 @@ static int migrate_run(struct migrate *m)
     uint64_t after;
     int status = migrate_open(&m->from, (struct wall_time){1}, m->now);
     if (status == CLIENT_DONE)
-        status = look_at_source(m);
+        status = check_source(m);
     if (status != CLIENT_DONE || arguments_has(m->args, "dry_run"))
-        return status == CLIENT_DONE ? dry_say(m) : status;
+        return status == CLIENT_DONE ? dry_run_print(m) : status;
     status = migrate_open(&m->to, m->now, m->now);
     if (status == CLIENT_DONE)
         status = target_ready(m, &after);

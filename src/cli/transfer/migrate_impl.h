@@ -4,7 +4,7 @@
  *   migrate.c         the command: what may go where, what is said
  *   migrate_store.c   asking the two stores
  *   migrate_job.c     what becomes of a job
- *   migrate_look.c    what is there before anything is copied
+ *   migrate_check.c    what is there before anything is copied
  *   migrate_copy.c    queues, jobs, keys, schedules, rules: from one to the other
  *   migrate_verify.c  whether the target has what the source has
  *
@@ -68,7 +68,7 @@ int copy_alerts(struct migrate *m);
 int release_queues(struct migrate *m); /* their own policy, and pause */
 
 /* Counts what there is, and refuses what cannot be moved. */
-int look_at_source(struct migrate *m);
+int check_source(struct migrate *m);
 int target_empty(struct migrate *m, bool *ret);
 /* Where a target that is not empty stands: the sequence in the source up to which it has all jobs,
  * and nothing else. Refuses any other. */

@@ -44,7 +44,7 @@ static int able(const struct migrate_store *s)
 
 /* Who uses a shared store is known with our own first heartbeat, which is sent before the first
  * question. */
-static int nodes_heard(struct migrate_store *s, struct backend_cluster *ret)
+static int nodes_read(struct migrate_store *s, struct backend_cluster *ret)
 {
     struct op op = {.kind = OP_QUEUE_LIST};
     int status;
@@ -63,7 +63,7 @@ static int nodes_none(struct migrate_store *s, struct wall_time now)
     struct backend_cluster c;
     if (!(backend_caps(s->backend) & CAP_SHARED))
         return CLIENT_DONE;
-    int status = nodes_heard(s, &c);
+    int status = nodes_read(s, &c);
     if (status != CLIENT_DONE)
         return status;
     for (size_t i = 0; i < c.node_count; i++) {

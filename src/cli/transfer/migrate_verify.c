@@ -118,7 +118,7 @@ static int jobs_sum(struct migrate *m, struct migrate_store *s, struct sums *sum
     return CLIENT_DONE;
 }
 
-static void unlike_say(const struct sum *from, const struct sum *to, const char *queue)
+static void difference_print(const struct sum *from, const struct sum *to, const char *queue)
 {
     static const struct sum none;
     const struct sum *a = from ? from : &none, *b = to ? to : &none;
@@ -154,11 +154,11 @@ static int sums_compare(const struct sums *from, const struct sums *to)
     for (size_t i = 0; i < from->count; i++) {
         const struct sum *other = sum_find(to, from->list[i].queue);
         if (!alike(&from->list[i], other) && unlike++ < UNLIKE_SHOWN)
-            unlike_say(&from->list[i], other, from->list[i].queue);
+            difference_print(&from->list[i], other, from->list[i].queue);
     }
     for (size_t i = 0; i < to->count; i++)
         if (!sum_find(from, to->list[i].queue) && unlike++ < UNLIKE_SHOWN)
-            unlike_say(NULL, &to->list[i], to->list[i].queue);
+            difference_print(NULL, &to->list[i], to->list[i].queue);
     if (unlike == 0)
         return CLIENT_DONE;
     return client_complain(CLIENT_REFUSED,

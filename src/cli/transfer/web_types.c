@@ -26,7 +26,7 @@ int web_types_ask(struct web_types *t, struct client_session *s)
     struct client_items items;
     struct span item;
     bool there = false;
-    int status = import_look(s, "/api/web/queue/", "types", &there);
+    int status = import_find(s, "/api/web/queue/", "types", &there);
     if (status != CLIENT_DONE)
         return status;
     if (!there)

@@ -177,7 +177,7 @@ static int setting_read(struct config_reader *r, struct config_words *w, const y
 
 /* ---- one worker ---- */
 
-/* What stands beside --config comes first, so that the worker's own counts. */
+/* Options besides --config come first, so that those of the worker take precedence. */
 static int shared_add(struct config_reader *r, struct config_words *w)
 {
     const char *server = r->args ? arguments_text(r->args, "server", NULL) : NULL;
@@ -194,7 +194,7 @@ static int shared_add(struct config_reader *r, struct config_words *w)
     return 0;
 }
 
-/* As the command line would be: with the same messages. */
+/* Checked like a command line, with the same messages. */
 static int entry_check(struct config_reader *r, const struct work_entry *e, const yaml_node_t *node)
 {
     struct arguments args;
@@ -202,7 +202,7 @@ static int entry_check(struct config_reader *r, const struct work_entry *e, cons
     struct err_note note;
     int rc = options_parse(work_options, WORK_OPTION_COUNT, e->argc, e->argv, &args, &note);
     if (rc == 0) {
-        rc = work_plan_make(&args, r->arena, &plan, &note);
+        rc = work_plan_build(&args, r->arena, &plan, &note);
         arguments_done(&args);
     }
     return rc < 0 ? wrong(r, node, "%.200s", note.text) : 0;

@@ -172,7 +172,7 @@ static int exits_read(const struct arguments *args, struct work_plan *p, struct 
     return 0;
 }
 
-/* Options that only one kind of target knows, and options that exclude each other. */
+/* Checks options that belong to one kind of target, and options that exclude each other. */
 static int combination_check(const struct arguments *args, const struct work_plan *p,
                              struct err_note *note)
 {
@@ -187,8 +187,8 @@ static int combination_check(const struct arguments *args, const struct work_pla
     return 0;
 }
 
-int work_plan_make(const struct arguments *args, struct arena *arena, struct work_plan *ret,
-                   struct err_note *note)
+int work_plan_build(const struct arguments *args, struct arena *arena, struct work_plan *ret,
+                    struct err_note *note)
 {
     const char *set = getenv("HOLDFAST_SERVER");
     struct work_plan p = {

@@ -9,7 +9,7 @@
 #include "cli/work/options.h"
 #include "cli/work/runner.h"
 
-/* Only what each worker can share may stand beside --config. */
+/* Only options that all workers can share are allowed besides --config. */
 static int beside_config(const struct arguments *args)
 {
     char name[OPTION_NAME_MAX];
@@ -52,7 +52,7 @@ int work_command(const struct command *cmd, const struct arguments *args)
     if (arguments_has(args, "config"))
         return run_file(args);
     arena_init(&arena);
-    if (work_plan_make(args, &arena, &plan, &note) < 0)
+    if (work_plan_build(args, &arena, &plan, &note) < 0)
         status = client_complain(EXIT_USAGE, "%s", note.text);
     else
         status = runner_run(&plan);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Circuit breakers: the list of all, and named ones, which workers consult before a call to a
- * target (allow) and tell how it ended (report). */
+/* Circuit breakers: the list of all, and named ones. Workers consult a named breaker before a
+ * call to a target (allow) and report the result of the call (report). */
+#include "api/json_members.h"
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 /* ---- views ---- */
@@ -83,7 +83,7 @@ static void answer_breaker(struct call *c, const struct breaker_view *v, unsigne
     answer_end(c->x, &w, status);
 }
 
-/* The list is short, and stores give it as a whole. */
+/* The list is short, and stores return all of it. */
 static void breaker_got(struct call *c, const struct reply *r)
 {
     struct span name = http_request(c->x)->params[0];
@@ -165,7 +165,7 @@ void breaker_put_handle(void *ctx, struct http_exchange *x)
 
 /* ---- allow and report ---- */
 
-static void breaker_asked(struct call *c, const struct reply *r)
+static void breaker_allowed(struct call *c, const struct reply *r)
 {
     const struct breaker_view *v = &r->breakers[0];
     struct json_writer w;
@@ -181,8 +181,9 @@ static void breaker_asked(struct call *c, const struct reply *r)
 
 void breaker_allow_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c =
-        body_none(broker_of(ctx), x) ? breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_asked) : NULL;
+    struct call *c = body_none(broker_of(ctx), x)
+                         ? breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_allowed)
+                         : NULL;
     if (c)
         call_submit(c);
 }
@@ -207,19 +208,19 @@ static int report_read(struct field_reader *r, struct span body, const struct re
         return -ERR_INVALID;
     if (!fields_has(r, "ok") && !in->rate_limited)
         problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "ok",
-                    "ok is missing: true if the target answered as it should, else false");
+                    "ok is missing: true if the call to the target succeeded, else false");
     else if (in->ok && in->rate_limited)
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "rate_limited",
                     "ok and rate_limited are both true; a rate-limit reply is a failure");
     else if (in->ok && in->retry_after_ms)
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "retry_after_ms",
-                    "retry_after_ms is given with ok: true; it belongs to a failure");
+                    "retry_after_ms is given with ok: true; it is only for failures");
     else
         return 0;
     return -ERR_INVALID;
 }
 
-static void breaker_told(struct call *c, const struct reply *r)
+static void breaker_reported(struct call *c, const struct reply *r)
 {
     answer_breaker(c, &r->breakers[0], 200);
 }
@@ -228,7 +229,7 @@ void breaker_report_handle(void *ctx, struct http_exchange *x)
 {
     struct report_in in = {.ok = false};
     struct problem p;
-    struct call *c = breaker_call(ctx, x, OP_BREAKER_REPORT, breaker_told);
+    struct call *c = breaker_call(ctx, x, OP_BREAKER_REPORT, breaker_reported);
     if (!c)
         return;
     struct field_reader r = reader_of(c->broker, x, FIELDS(report_rows), &in, &p);

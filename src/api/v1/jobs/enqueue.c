@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/queues/{queue}/jobs: one job, an array, NDJSON, or raw bytes with options in the query.
+/* POST /v1/queues/{queue}/jobs: one job, an array, NDJSON, or raw bytes with options in the
+ * query.
  *
- * Broken JSON refuses the whole request before anything is enqueued, so an array is read through
- * once for its elements before the first of them becomes an operation. */
+ * Broken JSON refuses the whole request before anything is enqueued, so an array is first split
+ * into its elements and then turned into operations. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "api/content.h"
 #include "api/job_option_fields.h"
 #include "api/job_text_fields.h"
+#include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/trace.h"
 #include "api/v1/jobs/batch.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -40,13 +41,13 @@ static const struct field job_rows[] = {
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
     JOB_TEXT_FIELDS JOB_OPTION_FIELDS /* of the job */
-    {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
+    {"unique_mode", FIELD_ENUM, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
     {"backoff_ms", FIELD_STEPS, AT(options.backoff), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
     {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
     {"idempotency_key", FIELD_TEXT, AT(key), 0, IDEMPOTENCY_KEY_BYTES_MAX, NULL, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
-    /* The last: in a commit only, elsewhere it stands in the path. */
+    /* The last row is only for commits; elsewhere the queue is in the path. */
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
 };
 
@@ -57,7 +58,7 @@ static struct fields job_fields(void)
     return f;
 }
 
-/* A request on its way to a batch. */
+/* The request from which a batch is built. */
 struct enqueue {
     struct native *n;
     struct http_exchange *x;
@@ -68,8 +69,8 @@ struct enqueue {
 
 /* ---- one job ---- */
 
-/* Fixed: a fingerprint must be the same when the request is repeated after a restart. It guards
- * against mistakes of the key's own user, nobody else. */
+/* Constant: a fingerprint must be the same when the request is repeated after a restart. It
+ * detects mistakes of the client that uses the key, not attacks. */
 static const struct hash_key fingerprint_key = {0x686f6c6466617374, 0x6a6f622066696e67};
 
 static uint64_t fingerprint_of(const struct enqueue *e, struct span options, struct span body)
@@ -80,7 +81,8 @@ static uint64_t fingerprint_of(const struct enqueue *e, struct span options, str
     return hash128_scoped(fingerprint_key, scope, body).lo;
 }
 
-/* The job's own key; else the request's: for its only job as it is, else with the job's place. */
+/* The key of the job, or else that of the request: unchanged for a single job, else with the
+ * job's index. */
 static int key_of(const struct enqueue *e, struct span own, size_t index, bool many,
                   struct span *ret)
 {
@@ -107,7 +109,7 @@ static int check_pairs(const struct field_reader *r)
     return fields_exclude(r, "backoff_ms", "backoff");
 }
 
-/* NULL in op.options when the job brings none of its own. */
+/* op->options is NULL if the job has no options. */
 static int take_options(const struct field_reader *r, const struct job_in *in,
                         struct op_enqueue *op)
 {
@@ -164,7 +166,7 @@ static int take_job(const struct enqueue *e, const struct field_reader *r, const
     return take_options(r, in, op);
 }
 
-/* The object `text` as operation number `index` of the batch, or its problem. */
+/* Adds the object `text` as operation number `index` of the batch, or its problem. */
 static void add_object(struct enqueue *e, struct batch *b, size_t index, struct span text)
 {
     struct job_in in = {0};
@@ -215,7 +217,7 @@ int enqueue_read(struct native *n, struct http_exchange *x, struct span text, st
     return 0;
 }
 
-/* The body is the payload. */
+/* Adds a job whose payload is the body. */
 static void add_bytes(struct enqueue *e, struct batch *b)
 {
     struct job_in in = {0};
@@ -310,7 +312,7 @@ static bool take_key(struct enqueue *e)
     return false;
 }
 
-/* Options of JSON jobs stand in the body; a query would be forgotten silently. */
+/* The options of JSON jobs are in the body; a query would be ignored silently. */
 static bool refuse_query(struct enqueue *e)
 {
     struct problem *p = &e->problem;

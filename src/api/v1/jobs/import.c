@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/import: jobs as an export has them, an array or NDJSON, one outcome each.
+/* POST /v1/import: jobs in the format of an export, an array or NDJSON, with an outcome for
+ * each.
  *
- * A job gets a new id here. The old one makes the import repeatable (the idempotency key is made of
- * it) and stays visible as imported_from among the job's attributes. Members that only describe how
- * the job stood over there (seq, state_since, attempts) are read and left aside. */
+ * A job gets a new id. The old id makes the import repeatable, because the idempotency key is
+ * derived from it, and is shown as imported_from among the job's attributes. Members that only
+ * describe the job in its old store (seq, state_since, attempts) are read and ignored. */
 #include "api/content.h"
 #include "api/job_option_fields.h"
 #include "api/job_text_fields.h"
+#include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/v1/jobs/batch.h"
-#include "api/words.h"
 #include "base/digest/base64.h"
 #include "core/job_error.h"
 #include "core/limits.h"
@@ -18,7 +19,7 @@
 #define OLD_ID_BYTES_MAX 128
 #define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
 
-/* A payload or a result: at most one of the four. */
+/* A payload or a result: at most one of the four is given. */
 struct body_in {
     struct span json, json_text, text, base64;
 };
@@ -35,8 +36,8 @@ struct import_in {
     struct span error, error_type, stack;
     struct texts_in undelivered;
     uint64_t damaged;                         /* enum job_damage */
-    int64_t seq, attempts;                    /* left aside, as … */
-    struct wall_time state_since, created_at; /* … these; the old id tells the latter */
+    int64_t seq, attempts;                    /* ignored, like … */
+    struct wall_time state_since, created_at; /* … these; the old id contains created_at */
 };
 
 /* In the order of the enums, from 1. */
@@ -51,8 +52,8 @@ static const char *const damages[] = {"payload", "result", "keys", "history", NU
 static const struct field rows[] = {
     {"id", FIELD_TEXT, AT(id), 0, OLD_ID_BYTES_MAX, NULL, FIELD_REQUIRED},
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
-    {"state", FIELD_WORD, AT(state), STATE_SCHEDULED, 0, native_states, 0},
-    {"reason", FIELD_WORD, AT(reason), REASON_FAILED, 0, reasons, 0},
+    {"state", FIELD_ENUM, AT(state), STATE_SCHEDULED, 0, native_states, 0},
+    {"reason", FIELD_ENUM, AT(reason), REASON_FAILED, 0, reasons, 0},
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"failures", FIELD_INT, AT(failures), 0, UINT16_MAX, NULL, 0},
     {"crashes", FIELD_INT, AT(crashes), 0, UINT16_MAX, NULL, 0},
@@ -72,15 +73,15 @@ static const struct field rows[] = {
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
     {"error_type", FIELD_CUT, AT(error_type), 0, LIMIT_ERROR_TYPE_BYTES, NULL, 0},
     {"stack", FIELD_CUT, AT(stack), 0, LIMIT_STACK_BYTES, NULL, 0},
-    {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
+    {"error_kind", FIELD_ENUM, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
-    {"damaged", FIELD_WORDS, AT(damaged), 0, 0, damages, 0},
+    {"damaged", FIELD_ENUM_SET, AT(damaged), 0, 0, damages, 0},
     {"seq", FIELD_INT, AT(seq), 0, INT64_MAX, NULL, 0},
     {"attempts", FIELD_INT, AT(attempts), 0, INT64_MAX, NULL, 0},
     {"state_since", FIELD_TIME, AT(state_since), 0, 0, NULL, 0},
 };
 
-/* One job on its way into the batch. */
+/* One job that is being read. */
 struct import {
     struct native *n;
     struct http_exchange *x;
@@ -124,8 +125,8 @@ static int take_json(struct import *im, const char *name, struct span text, stru
     return 0;
 }
 
-/* How a body can be spelled: JSON as it stands, JSON as a text (for what has line breaks), text,
- * bytes. Without any the job has none. */
+/* A body can be given as JSON, as JSON in a text (because of line breaks), as text, or as bytes.
+ * If none is given, the job has no body. */
 static int take_body(struct import *im, const char *const forms[4], const struct body_in *in,
                      uint8_t *ret_kind, struct span *ret)
 {
@@ -152,7 +153,7 @@ static int take_payload(struct import *im)
     return take_body(im, forms, &im->in.payload, &im->op->payload_kind, &im->op->payload);
 }
 
-/* Only a job that has ended has a result; one that runs again here gives its own. */
+/* Only a job that has ended has a result; a job that runs again produces a new one. */
 static int take_result(struct import *im)
 {
     static const char *const forms[] = {"result", "result_json", "result_text", "result_base64"};
@@ -198,7 +199,7 @@ static int attributes_write(const struct import *im, struct buf *text)
     return err < 0 ? err : json_writer_finish(&w);
 }
 
-/* What it had, and where it comes from. */
+/* Its attributes, with imported_from added. */
 static int take_attributes(struct import *im)
 {
     struct buf text;
@@ -214,8 +215,8 @@ static int take_attributes(struct import *im)
 
 /* ---- the rest ---- */
 
-/* A job without its payload or its keys would be another job. What else can be damaged, an import
- * does not take over anyway, except for the text of an error. */
+/* Refuses a job whose payload or keys are damaged. Other damage concerns parts that are not
+ * imported, except the text of an error. */
 static int take_damage(struct import *im)
 {
     if (!(im->in.damaged & DAMAGE_FATAL))
@@ -258,8 +259,8 @@ static int take_options(struct import *im)
     return im->op->options ? 0 : no_memory(im);
 }
 
-/* Fixed: a repeat after a restart must find its key. What stays the same however the job fares is
- * in it, so that a newer export of the same job is still the same job. */
+/* Constant: a repetition after a restart must find its key. The fingerprint covers the members
+ * that never change, so that a newer export of the same job is recognized as the same job. */
 static const struct hash_key fingerprint_key = {0x686f6c6466617374, 0x696d706f72746564};
 
 static int take_key(struct import *im)
@@ -281,7 +282,7 @@ static int take_names(struct import *im)
 {
     struct err_note note;
     if (im->in.id.len == 0)
-        return wrong(im, "id", "id is empty; it must be what the job was called, 1 to %d bytes",
+        return wrong(im, "id", "id is empty; it must be the old id of the job, 1 to %d bytes",
                      OLD_ID_BYTES_MAX);
     if (validate_queue_name(im->in.queue, &note) < 0)
         return wrong(im, "queue", "%s", note.text);
@@ -347,8 +348,8 @@ void import_handle(void *ctx, struct http_exchange *x)
         return;
     if (form != CONTENT_LINES && form != CONTENT_ARRAY) {
         problem_set(&p, request->arena, PROBLEM_INVALID_FIELD, NULL,
-                    "an import is an array of jobs (application/json) or one job a line "
-                    "(application/x-ndjson)");
+                    "an import must be an array of jobs (application/json) or have one job per "
+                    "line (application/x-ndjson)");
         problem_answer(x, &p);
         return;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happened in a queue by the hour, and pages of a ranked queue's jobs from any place on. */
+/* Counters of a queue by the hour, and pages of a ranked queue's jobs from any offset. */
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define HOUR_MS INT64_C(3600000)
@@ -59,8 +59,8 @@ static void history_read(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* Whole hours: the one that `from` lies in, up to the one that `to` lies in or begins. What is
- * older than 30 days may be there still where nothing happened since; it is not shown. */
+/* Whole hours, from the one that contains `from` to the one that contains `to`. Hours older than
+ * 30 days may still be stored if nothing has happened since; they are not shown. */
 void queue_history_handle(void *ctx, struct http_exchange *x)
 {
     struct span queue;
@@ -95,7 +95,7 @@ struct page_in {
 
 #define AT(member) offsetof(struct page_in, member)
 static const struct field page_rows[] = {
-    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
+    {"state", FIELD_ENUM_SET, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     {"unique", FIELD_TEXT, AT(unique), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
     {"offset", FIELD_INT, AT(offset), 0, INT64_MAX, NULL, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures as JSON: of one queue, and of everything in a few numbers. */
+/* Counters as JSON: of one queue, and a summary of the server. */
+#include "api/json_members.h"
 #include "api/v1/queues/queue_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 

@@ -2,9 +2,9 @@
 #include "api/v1/schedules/schedule_fields.h"
 
 #include "api/job_text_fields.h"
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/queues/policy_fields.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/schedules/cron.h"
 
@@ -20,13 +20,13 @@ static const struct field rows[] = {
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
     {"cron", FIELD_TEXT, AT(cron), 0, CRON_BYTES_MAX, NULL, 0},
     {"timezone", FIELD_TEXT, AT(timezone), 0, 64, NULL, 0},
-    {"dst_gap", FIELD_WORD, AT(dst_gap), 0, 0, gaps, 0},
-    {"dst_fold", FIELD_WORD, AT(dst_fold), 0, 0, folds, 0},
+    {"dst_gap", FIELD_ENUM, AT(dst_gap), 0, 0, gaps, 0},
+    {"dst_fold", FIELD_ENUM, AT(dst_fold), 0, 0, folds, 0},
     {"every_ms", FIELD_INT, AT(every_ms), LIMIT_EVERY_MS_MIN, EVERY_MAX, NULL, 0},
     {"start_at", FIELD_TIME, AT(start_at), 0, 0, NULL, 0},
-    {"misfire", FIELD_WORD, AT(misfire), MISFIRE_SKIP, 0, misfires, 0},
+    {"misfire", FIELD_ENUM, AT(misfire), MISFIRE_SKIP, 0, misfires, 0},
     {"misfire_window_ms", FIELD_INT, AT(misfire_window_ms), 0, EVERY_MAX, NULL, 0},
-    {"overlap", FIELD_WORD, AT(overlap), OVERLAP_ALLOW, 0, overlaps, 0},
+    {"overlap", FIELD_ENUM, AT(overlap), OVERLAP_ALLOW, 0, overlaps, 0},
     {"source_queue", FIELD_TEXT, AT(source_queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
     {"batch_size", FIELD_INT, AT(batch_size), 1, LIMIT_BATCH_SIZE, NULL, 0},
     {"interval_ms", FIELD_INT, AT(interval_ms), LIMIT_EVERY_MS_MIN, EVERY_MAX, NULL, 0},
@@ -45,7 +45,7 @@ static const struct field job_rows[] = {
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
     JOB_TEXT_FIELDS JOB_OPTION_FIELDS /* of the job */
-    {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
+    {"unique_mode", FIELD_ENUM, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
     {"backoff_ms", FIELD_STEPS, AT(options.backoff), 0, 0, NULL, 0},
 };
 #undef AT
@@ -106,7 +106,7 @@ int schedule_in_from(struct schedule_in *in, const struct schedule_spec *s)
 
 /* ---- taking ---- */
 
-/* What says which kind it is. */
+/* Members that determine the kind of the schedule. */
 static const struct {
     const char *name;
     uint8_t kind;
@@ -127,9 +127,9 @@ static int take_kind(struct schedule_in *in, const struct field_reader *r)
         kind = kinds[i].kind;
     }
     if (!kind && !in->kind) {
-        problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "cron",
-                    "one of cron, every_ms and source_queue is missing: it says when the schedule "
-                    "is due");
+        problem_set(
+            r->problem, r->arena, PROBLEM_MISSING_FIELD, "cron",
+            "one of cron, every_ms and source_queue is missing: it says when the schedule is due");
         return -ERR_INVALID;
     }
     in->kind = kind ? kind : in->kind;
@@ -153,7 +153,7 @@ static const struct {
     {"eager", K(QUEUE), "source_queue"},
 };
 
-/* A member that would mean nothing is not taken silently. */
+/* A member that has no effect is refused, not ignored. */
 static int check_fit(const struct schedule_in *in, const struct field_reader *r)
 {
     for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
@@ -268,7 +268,7 @@ int schedule_in_take(struct schedule_in *in, const struct field_reader *r, struc
     fill_spec(in, ret);
     if (take_options(&in->job, r, &ret->extra.options) < 0)
         return -ERR_INVALID;
-    /* A changed expression gets the defaults that suit it, unless they are said. */
+    /* A changed expression gets the matching defaults, unless they are given. */
     bool kept = before == SCHEDULE_CRON && !fields_has(r, "cron");
     if (broker_schedule_fill(b, ret, kept || fields_has(r, "dst_gap"),
                              kept || fields_has(r, "dst_fold"), &note) == 0)

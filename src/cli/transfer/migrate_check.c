@@ -116,7 +116,7 @@ static int held_none(struct migrate *m)
     return CLIENT_DONE;
 }
 
-int look_at_source(struct migrate *m)
+int check_source(struct migrate *m)
 {
     int status = queues_read(m);
     if (status == CLIENT_DONE)
