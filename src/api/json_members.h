@@ -20,7 +20,7 @@ void write_job_name(struct json_writer *w, uint64_t id_hi, uint64_t seq);
 /* "next_cursor": the cursor of the page that follows; null when it is empty. */
 void write_next_cursor(struct json_writer *w, struct span cursor);
 /* JSON unchanged; bytes as PREFIX_text if they are UTF-8 without U+0000, else as PREFIX_base64;
- * null if there is none. PREFIX is "payload" or "result". */
+ * null without a body. PREFIX is "payload" or "result". */
 void write_bytes(struct json_writer *w, const char *prefix, uint8_t kind, struct span bytes);
 /* The members of a key of the key-value store: key, version, value (if the view has it) and
  * expires_at. The version is null if the key does not exist. */

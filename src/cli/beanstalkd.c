@@ -39,21 +39,14 @@ bool beanstalkd_called(const char *argv0)
 }
 
 static const char usage[] =
-    "Use: beanstalkd [OPTIONS]\n"
-    "\n"
-    "Options:\n"
-    " -b DIR   keep jobs in a store in this directory; without it they are in memory\n"
-    " -f MS    taken and ignored: every answer is durable when there is a store\n"
-    " -F       never sync; what a crash of the machine loses is not made up for\n"
-    " -l ADDR  listen on this address, or on unix:PATH (default is 127.0.0.1)\n"
-    " -p PORT  listen on this port (default is " PORT_DEFAULT ")\n"
-    " -z BYTES the largest job (default is 65535)\n"
-    " -s BYTES size of one file of the store's journal\n"
-    " -u USER  become this user and its group\n"
-    " -V       say more; twice: say everything\n"
-    " -c, -n   taken and ignored\n"
-    " -v       show the version and exit\n"
-    " -h       show this help and exit\n";
+    "Use: beanstalkd [OPTIONS]\n\nOptions:\n -b DIR   keep jobs in a store in this directory; "
+    "without it they are in memory\n -f MS    accepted and ignored: with a store, every reply is "
+    "durable\n -F       never sync; a crash of the machine may lose jobs\n -l ADDR  listen on this "
+    "address, or on unix:PATH (default is 127.0.0.1)\n -p PORT  listen on this port (default "
+    "is " PORT_DEFAULT ")\n -z BYTES the largest job (default is 65535)\n -s BYTES size of one "
+                       "file of the store's journal\n -u USER  become this user and its group\n -V "
+                       "      log more; twice: log everything\n -c, -n   accepted and ignored\n -v "
+                       "      show the version and exit\n -h       show this help and exit\n";
 
 /* ---- reading the options ---- */
 
@@ -66,7 +59,7 @@ static bool number_of(char letter, const char *text, int64_t max, int64_t *ret)
         return false;
     }
     if (n > max)
-        fprintf(stderr, "beanstalkd: -%c is more than %lld, which it is now\n", letter,
+        fprintf(stderr, "beanstalkd: -%c is more than the maximum, so %lld is used\n", letter,
                 (long long)max);
     *ret = n > max ? max : n;
     return true;
@@ -125,7 +118,7 @@ static int options_take(int argc, char **argv, struct wish *w, bool *ret_run)
         }
     }
     if (optind < argc) {
-        fprintf(stderr, "beanstalkd: what is meant by %s?\n%s", argv[optind], usage);
+        fprintf(stderr, "beanstalkd: unknown argument %s\n%s", argv[optind], usage);
         return EXIT_USAGE;
     }
     *ret_run = true;

@@ -29,7 +29,7 @@ void help_list(FILE *out)
                 fprintf(out, "  %-28s %s\n", left, g->rows[i].summary);
         }
     }
-    fputs("\n`holdfast help COMMAND` says more about one of them.\n", out);
+    fputs("\n`holdfast help COMMAND` explains a command.\n", out);
 }
 
 enum { HELP_COLUMN = 36 }; /* where the texts of options begin */
@@ -61,7 +61,7 @@ void help_print(const struct command *cmd, FILE *out)
 }
 
 const struct option help_options[1] = {
-    {"markdown", 0, NULL, "print the reference page of a topic, but routes", OPTION_FLAG},
+    {"markdown", 0, NULL, "print the reference page of a topic (all except routes)", OPTION_FLAG},
 };
 
 /* ---- topics ---- */
@@ -122,7 +122,7 @@ static int help_routes(bool markdown)
         printf("\n%s: %s\n\n", api_at(i)->name, api_at(i)->doc);
         api_routes_print(stdout, api_at(i)->routes, api_at(i)->route_count);
     }
-    puts("\nbeanstalk: beanstalkd's protocol on a port of its own (beanstalk.listen)\n");
+    puts("\nbeanstalk: beanstalkd's protocol on its own port (beanstalk.listen)\n");
     beanstalk_commands_print(stdout);
     return EXIT_DONE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The setting routes: "PATTERN number=1 backend=URL", words behind the pattern in any order. The
- * address may hold a password, so nothing of it is ever shown. */
+/* The setting routes: "PATTERN number=1 backend=URL", with the options after the pattern in any
+ * order. The address may contain a password, so it is never shown. */
 #include "backend/router/router.h"
 #include "config/table.h"
 
@@ -48,7 +48,7 @@ static int option_take(struct config *c, struct config_route *route, struct span
         return route->url ? 0 : err_note_set(note, -ERR_NOMEM, "no memory for the settings");
     }
     return err_note_set(note, -ERR_INVALID,
-                        SUBJECT " has a word behind %s that is not right; behind the pattern stand "
+                        SUBJECT " has an invalid option after %s; the pattern is followed by "
                                 "number=N and, for the first route of a number, backend=URL",
                         route->pattern);
 }
@@ -87,11 +87,11 @@ static int route_fits(const struct config *c, const struct config_route *routes,
         bool same_url = route->url && other->url && strcmp(route->url, other->url) == 0;
         known = known || same_number;
         if (same_url != same_number && route->url && other->url)
-            return err_note_set(note, -ERR_INVALID,
-                                SUBJECT " has %s for %s and %s; a number is one backend for ever",
-                                same_url ? "one backend under two numbers"
-                                         : "two backends under one number",
-                                other->pattern, route->pattern);
+            return err_note_set(
+                note, -ERR_INVALID,
+                SUBJECT " has %s for %s and %s; a number always means the same backend",
+                same_url ? "one backend under two numbers" : "two backends under one number",
+                other->pattern, route->pattern);
     }
     if (known || route->url)
         return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The setting webqueue.types: "NAME timeout=300s keep=30d retries=0", options behind the name in
- * any order. */
+/* The setting webqueue.types: "NAME timeout=300s keep=30d retries=0", with the options after the
+ * name in any order. */
 #include <inttypes.h>
 
 #include "api/webqueue/webqueue.h"
@@ -64,10 +64,10 @@ static int option_take(struct webqueue_type *t, struct span word, unsigned *seen
         option_store(t, i, value);
         return 0;
     }
-    return err_note_set(note, -ERR_INVALID,
-                        SUBJECT " has %s; behind the name of a type may stand timeout=, keep= and "
-                                "retries=",
-                        quoted(word, shown));
+    return err_note_set(
+        note, -ERR_INVALID,
+        SUBJECT " has %s; the name of a type may be followed by timeout=, keep= and retries=",
+        quoted(word, shown));
 }
 
 static bool name_right(struct span name)

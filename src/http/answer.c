@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers: the head is put together from ready-made pieces, behind the body in the same buffer, so
- * that an ordinary answer needs no more memory than the handler already has. */
+/* Answers: the head is built from prepared pieces after the body in the same buffer, so that an
+ * ordinary answer needs no more memory than the handler already has. */
 #include <string.h>
 #include <time.h>
 
@@ -9,9 +9,9 @@
 #include "http/server_impl.h"
 
 #define FIRST_BYTES 1024 /* a small body and its head */
-#define PIECES_MAX 512   /* bytes of all pieces of a head but type, origin and added fields */
+#define PIECES_MAX 512   /* bytes of all pieces of a head except type, origin and added fields */
 
-/* Not 503, which says that nothing was done: the work may be done and only its answer lost. */
+/* Not 503, which means that nothing was done: the work may be done and only its answer lost. */
 const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 500 Internal Server Error\r\n"
                                                       "Content-Length: 0\r\n"
                                                       "Connection: close\r\n\r\n");
@@ -167,8 +167,8 @@ static bool no_store(const struct http_exchange *x)
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-/* While draining the answer that is the last of its connection says so; one with others behind it
- * must not, or the client would not read those. */
+/* While draining, the last answer of a connection has Connection: close; an answer with others
+ * after it must not, or the client would not read those. */
 static bool must_close(const struct http_exchange *x)
 {
     bool last = x->conn->last == x;
@@ -209,7 +209,7 @@ int answer_head(struct http_exchange *x, unsigned status, const char *type, uint
 
 struct buf *http_answer_body(struct http_exchange *x)
 {
-    /* Failing is no harm: the handler's own append will fail, too. */
+    /* A failure does no harm: the append of the handler will fail, too. */
     if (x->out.cap == 0 && buf_reserve(&x->out, FIRST_BYTES) != 0)
         buf_init(&x->out);
     return &x->out;
@@ -239,7 +239,7 @@ void http_answer_header(struct http_exchange *x, const char *name, struct span v
     PUT(&x->fields, "\r\n");
 }
 
-/* What is always there to be sent when the memory for the real answer is not. */
+/* The fixed answer that is sent if there is no memory for the real one. */
 static void answer_fixed(struct http_exchange *x, unsigned status, struct span text)
 {
     buf_done(&x->out);
@@ -274,8 +274,8 @@ static void answer_build(struct http_exchange *x, unsigned status, const char *t
     x->shared = NULL;
 }
 
-/* The budget has no room for the reply. A request that only read can be repeated; of other requests
- * the work is done. */
+/* The budget has no room for the reply. A request that only reads can be repeated; the work of
+ * other requests is done. */
 static void answer_refuse(struct http_exchange *x)
 {
     bool reads = exchange_only_reads(x);
@@ -295,7 +295,7 @@ void http_answer(struct http_exchange *x, unsigned status, const char *type)
     if (!account_reply(x))
         answer_refuse(x);
     account_out(x);
-    net_conn_account(&c->net); /* it may lie behind one that waits, and will not be sent soon */
+    net_conn_account(&c->net); /* it may be behind one that waits, and will not be sent soon */
     x->server->by_status[x->status / 100]++;
     c->net.out_bytes += exchange_waiting(x);
     if (x->close) {

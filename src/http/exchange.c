@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of an exchange: one block of memory with the request in it, chained to its connection,
- * later perhaps loose, in the end freed. */
+/* The life of an exchange: one block of memory that contains the request, in the chain of its
+ * connection, possibly loose later, and freed at the end. */
 #include <string.h>
 
 #include "base/check.h"
@@ -9,7 +9,7 @@
 
 static const struct http_head NO_HEAD = {.method = HTTP_OTHER, .minor = 1};
 
-/* The parts of the block behind the struct, in this order. */
+/* The parts of the block after the struct, in this order. */
 struct layout {
     size_t headers, text, peer, body; /* bytes of each */
 };
@@ -170,7 +170,7 @@ void exchange_give_up(struct http_exchange *x)
 {
     account_loosen(x);
     x->conn = NULL;
-    x->queued = true; /* not to be told again when its handler answers */
+    x->queued = true; /* must not be called again when its handler answers */
     if (x->client_closed)
         x->client_closed(x->watch_ctx);
     x->queued = false;
@@ -191,7 +191,7 @@ static struct http_exchange *loose_take(struct http_server *s)
     return x;
 }
 
-/* Each goes through here at most twice: to be told, and when its answer has come. */
+/* Each exchange is handled here at most twice: to call `closed`, and after its answer. */
 void server_loose_run(struct http_server *s)
 {
     struct http_exchange *x;

@@ -125,9 +125,9 @@ static int tube_text(struct order *k, struct span name, const struct tube *t,
                      const struct queue_view *v)
 {
     static const struct queue_counts none;
-    static const struct tube nobody;
+    static const struct tube unreferenced;
     const struct queue_counts *n = v ? &v->counts : &none;
-    const struct tube *u = t ? t : &nobody;
+    const struct tube *u = t ? t : &unreferenced;
     int64_t pause, left;
     pause_of(k->api, t, v, &pause, &left);
     return buf_printf(&k->out,

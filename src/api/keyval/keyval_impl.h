@@ -54,7 +54,7 @@ struct queue_in {
 bool keyval_query(struct keyval *k, struct http_exchange *x, struct fields rows,
                   struct queue_in *into);
 
-/* Writes a payload as a value: JSON unchanged, text, or base 64; null if there is none. */
+/* Writes a payload as a value: JSON unchanged, text, or base 64; null without a payload. */
 void keyval_write_value(struct json_writer *w, uint8_t kind, struct span payload);
 /* Parses the id of a message. false: the id cannot belong to a message, and `not_found` was
  * answered. */

@@ -260,16 +260,16 @@ static bool may_be_repeated(const struct change *ch)
 
 static void from_elsewhere(struct change *ch, const struct job_view *v, enum orc_status from)
 {
-    static const enum op_kind words[] = {
+    static const enum op_kind kinds[] = {
         [ORC_NEW] = OP_RELEASE, [ORC_DONE] = OP_ACK, [ORC_FAILED] = OP_FAIL};
     bool notes = ch->has_result || ch->has_error;
-    struct job_token nobody = {0};
+    struct job_token no_token = {0};
     if (from == ORC_FAILED && ch->has_status && ch->to == ORC_NEW) {
-        if (notes && !ask_note(ch, v, nobody, true))
+        if (notes && !ask_note(ch, v, no_token, true))
             return;
         ask_job(ch, OP_REQUEUE);
     } else if (may_be_repeated(ch)) {
-        ask_lease(ch, words[ch->to], ch->token);
+        ask_lease(ch, kinds[ch->to], ch->token);
     } else if (ch->has_status && ch->to == ORC_DELETED) {
         if (from == ORC_DELETED) {
             orc_item_show(ch->c, ch->job);
@@ -277,7 +277,7 @@ static void from_elsewhere(struct change *ch, const struct job_view *v, enum orc
         }
         ask_job(ch, OP_CANCEL);
     } else if (!ch->has_status && (from == ORC_DONE || from == ORC_FAILED)) {
-        if (!ask_note(ch, v, nobody, true))
+        if (!ask_note(ch, v, no_token, true))
             return;
     } else {
         refuse_move(ch, v);

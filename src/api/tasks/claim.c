@@ -169,8 +169,8 @@ static bool wait_for_any(struct claim *c)
     return true;
 }
 
-/* Takes low tasks that are owed, then high ones, then low ones; if there are none, waits for
- * either. */
+/* Takes low tasks that are owed, then high ones, then low ones; if no task is ready, waits for
+ * either kind. */
 static void claim_next(struct claim *c)
 {
     size_t left = (size_t)c->count - c->held_count;

@@ -88,8 +88,8 @@ static int answers_take(struct bench_connection *c)
         if (got == 0)
             break;
         if (got < 0 || c->ring_count == 0)
-            return lost(c, got < 0 ? "what came is no HTTP answer with a length"
-                                   : "an answer came that nothing had been asked for");
+            return lost(c, got < 0 ? "the input is not an HTTP answer with a length"
+                                   : "an answer arrived without a request");
         struct bench_slot *slot = c->ring[c->ring_at];
         c->ring_at = (c->ring_at + 1) % c->worker->plan->pipeline;
         c->ring_count--;

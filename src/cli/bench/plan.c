@@ -189,7 +189,7 @@ static int address_tcp(const struct client_address *a, struct bench_plan *p, str
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int rc = getaddrinfo(a->host, a->port, &hints, &list);
     if (rc != 0)
-        return err_note_set(note, -ERR_IO, "the host '%.200s' cannot be looked up: %s", a->host,
+        return err_note_set(note, -ERR_IO, "the host '%.200s' cannot be resolved: %s", a->host,
                             gai_strerror(rc));
     memcpy(&p->address, list->ai_addr, list->ai_addrlen);
     p->address_len = list->ai_addrlen;
@@ -205,7 +205,7 @@ static int server_find(const struct client *client, struct arena *arena, struct 
     if (rc < 0)
         return rc;
     if (a.tls)
-        return err_note_set(note, -ERR_INVALID, "bench speaks plain http:// and unix: only");
+        return err_note_set(note, -ERR_INVALID, "bench supports only plain http:// and unix:");
     p->host = a.authority;
     p->prefix = a.prefix;
     return a.unix_path ? address_unix(&a, p, note) : address_tcp(&a, p, note);

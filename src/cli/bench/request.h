@@ -25,8 +25,8 @@ void bench_writer_done(struct bench_writer *w);
 MUST_CHECK int bench_write_enqueue(struct bench_writer *w, unsigned jobs, struct buf *out);
 MUST_CHECK int bench_write_claim(struct bench_writer *w, unsigned jobs, bool wait, struct buf *out);
 MUST_CHECK int bench_write_healthz(struct bench_writer *w, struct buf *out);
-/* Reads the reply to a claim and appends the request that acks the claimed jobs (nothing if
- * there are none). -ERR_SYNTAX if it is not the reply to a claim, -ERR_NOMEM. */
+/* Reads the reply to a claim and appends the request that acks the claimed jobs (nothing if no
+ * job was claimed). -ERR_SYNTAX if it is not the reply to a claim, -ERR_NOMEM. */
 MUST_CHECK int bench_write_ack(struct bench_writer *w, struct span answer, struct buf *out,
                                unsigned *ret_jobs);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast breakers: the circuit breakers, one of them, its settings, and its end. */
+/* holdfast breakers: list, show, configure and delete circuit breakers. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static int set(struct client_session *s, const char *name)
     return status == CLIENT_DONE ? one(s, "PUT", name) : status;
 }
 
-/* One breaker is named: a script needs no --yes. */
+/* One breaker is named, so a script needs no --yes. */
 static int delete (struct client_session *s, const char *name)
 {
     int status = client_confirm_wanted(s)
@@ -66,7 +66,7 @@ static int delete (struct client_session *s, const char *name)
     return status == CLIENT_DONE ? one(s, "DELETE", name) : status;
 }
 
-/* An option that goes with another action is an error, not ignored. */
+/* An option that belongs to another action is an error, not ignored. */
 static int options_check(const struct arguments *args, const char *action)
 {
     if (arguments_has(args, "yes") && strcmp(action, "delete") != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues and jobs of the store become views in the words of the API, and these become lines, so
- * that there is one way to write an export. */
+/* Queues and jobs of the store are written as views of the API and then as lines, so that both
+ * kinds of export use the same code. */
 #include "cli/transfer/export_store.h"
 
 #include <inttypes.h>
@@ -27,8 +27,8 @@ struct export_run {
     struct wall_time now;
     unsigned states; /* mask */
     struct err_note note;
-    bool begun;   /* the first line is written: there is a store */
-    bool written; /* what failed, failed in writing */
+    bool begun;   /* the first line was written: the store exists */
+    bool written; /* the error is an error of writing */
 };
 
 /* ---- what is wanted ---- */
@@ -113,7 +113,7 @@ static int queue_take(void *ctx, const struct queue_view *queue)
     return view_write(run, &w, export_queue);
 }
 
-/* Keys belong to no queue: they are in an export of everything. */
+/* Keys have no queue: they are only in an export of everything. */
 static int key_take(void *ctx, const struct kv_view *key)
 {
     struct export_run *run = ctx;
@@ -167,7 +167,7 @@ static void problem_print(void *ctx, const char *sentence)
 
 /* ---- the end ---- */
 
-/* A job may be both in a range and known to be damaged nowhere else: these are bounds. */
+/* A job may be in a damaged range and also be known otherwise, so these are bounds. */
 static uint64_t missing(const struct salvage_report *r)
 {
     return r->jobs_damaged + r->sequences;

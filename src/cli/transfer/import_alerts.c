@@ -18,7 +18,7 @@ int import_find(struct client_session *s, const char *folder, const char *name, 
     return *ret ? client_outcome(s) : CLIENT_DONE;
 }
 
-/* It was signed, and the secret is not in the file. */
+/* The rule had a secret, which is not in the file. */
 static bool lacks_secret(struct span alert)
 {
     struct span webhook, secret;
@@ -82,8 +82,8 @@ static int alert_create(struct import_alerts *a, const char *name, struct span a
     a->made++;
     if (lacks_secret(alert))
         client_complain(CLIENT_DONE,
-                        "alert rule %s was signed with a secret, which the export does not hold: "
-                        "it is switched off until it has one",
+                        "alert rule %s was signed with a secret, which the export does not "
+                        "contain: the rule is switched off until it has a secret",
                         name);
     return CLIENT_DONE;
 }

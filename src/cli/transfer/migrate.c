@@ -36,7 +36,7 @@ static bool begins(const char *url, const char *scheme)
     return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* The same store, as far as the words tell. */
+/* Whether both addresses name the same store, as far as the texts show. */
 static bool same_store(const char *a, const char *b)
 {
     char x[PATH_MAX], y[PATH_MAX];
@@ -48,7 +48,7 @@ static bool same_store(const char *a, const char *b)
     return strcmp(rest_a, rest_b) == 0;
 }
 
-/* A server creates a store that does not exist; that must not happen for a mistyped name. */
+/* A server would create a store that does not exist; a mistyped name must not have this effect. */
 static int source_there(const char *url)
 {
     char file[PATH_MAX];
@@ -68,11 +68,12 @@ static int urls_check(const char *from, const char *to)
 {
     if (begins(from, "memory:"))
         return client_complain(CLIENT_USAGE,
-                               "memory: cannot be the source: its jobs live in the server that "
-                               "has them; `holdfast export` reads those of a running server");
+                               "memory: cannot be the source: its jobs exist only in the running "
+                               "server; `holdfast export` reads those of a running server");
     if (begins(to, "memory:"))
-        return client_complain(CLIENT_USAGE, "memory: cannot be the target: all that was copied "
-                                             "would be gone when this command ends");
+        return client_complain(
+            CLIENT_USAGE,
+            "memory: cannot be the target: the copy would be lost when this command ends");
     if (same_store(from, to))
         return client_complain(CLIENT_USAGE, "source and target are the same store");
     return source_there(from);
@@ -169,8 +170,8 @@ static int copy(struct migrate *m, uint64_t after)
     return status;
 }
 
-/* A target whose queues were let go on had been compared before: it is compared again, and touched
- * only if nothing has happened in it since. */
+/* A target whose queues were resumed was compared before: it is compared again, and changed only
+ * if nothing has happened in it since. */
 static int copy_and_compare(struct migrate *m, uint64_t after)
 {
     static int (*const before[])(struct migrate *) = {verify_jobs, verify_keys};

@@ -279,7 +279,8 @@ int command_start(uv_loop_t *loop, const struct work_plan *plan, struct work_job
     if (c->supervisor < 0) {
         ends_close(ends.ours);
         mem_free(c);
-        return err_note_set(note, -ERR_IO, "no process for the command: %s", strerror(error));
+        return err_note_set(note, -ERR_IO, "no process could be created for the command: %s",
+                            strerror(error));
     }
     pipes_begin(c, loop, &ends, job->payload);
     *ret = c;

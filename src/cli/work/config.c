@@ -119,8 +119,8 @@ static int unknown(struct config_reader *r, const yaml_node_t *key)
     const char *near = typed ? suggest_nearest(typed, names, WORK_OPTION_COUNT + 2) : NULL;
     quoted(scalar_of(key), shown);
     if (near)
-        return wrong(r, key, "%s is no setting of a worker; did you mean '%s'?", shown, near);
-    return wrong(r, key, "%s is no setting of a worker; `holdfast help work` lists the options",
+        return wrong(r, key, "%s is not a setting of a worker; did you mean '%s'?", shown, near);
+    return wrong(r, key, "%s is not a setting of a worker; `holdfast help work` lists the options",
                  shown);
 }
 
@@ -281,7 +281,7 @@ int work_config_parse(const char *path, struct span text, const struct arguments
         rc = root_read(&r, ret);
         yaml_document_delete(&r.document);
     } else {
-        rc = err_note_set(note, -ERR_INVALID, "%.*s:%zu: no valid YAML: %s", PATH_SHOWN, path,
+        rc = err_note_set(note, -ERR_INVALID, "%.*s:%zu: not valid YAML: %s", PATH_SHOWN, path,
                           parser.problem_mark.line + 1,
                           parser.problem ? parser.problem : "unreadable");
     }

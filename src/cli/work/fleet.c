@@ -67,7 +67,7 @@ static void workers_start(struct fleet *f)
         if (f->pids[i] == 0)
             worker_main(f, i, self);
         if (f->pids[i] < 0) {
-            perror("holdfast: no process for a worker");
+            perror("holdfast: no process could be created for a worker");
             f->pids[i] = 0;
             f->status = EXIT_FAILED;
             all_signal(f, SIGTERM);

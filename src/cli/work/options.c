@@ -128,7 +128,7 @@ static int target_read(const struct arguments *args, struct work_plan *p, struct
     if ((words > 0) == (p->url != NULL))
         return err_note_set(note, -ERR_INVALID,
                             p->url ? "--url and a command exclude each other"
-                                   : "name a command behind `--`, or an address with --url");
+                                   : "give a command after `--`, or an address with --url");
     if (p->url && !is_http(p->url))
         return err_note_set(note, -ERR_INVALID, "--url must begin with http:// or https://");
     if (p->url)

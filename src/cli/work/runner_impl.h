@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the runner share.
+/* Shared by the files of the runner.
  *
  *   runner.c    start, signals, the tick, the stop modes, the end
  *   claimer.c   when to claim and how many: slots, --rate, breaker, back-off

@@ -19,7 +19,7 @@ static int beside_config(const struct arguments *args)
         const char *given = args->given[i].option->name;
         if (strcmp(given, "config") != 0 && strcmp(given, "server") != 0 &&
             strcmp(given, "json") != 0)
-            return client_complain(EXIT_USAGE, "--%s stands in the file of --config",
+            return client_complain(EXIT_USAGE, "--%s must be set in the file of --config",
                                    option_name(args->given[i].option, name));
     }
     return EXIT_DONE;

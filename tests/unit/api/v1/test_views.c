@@ -147,7 +147,7 @@ static void own_options_and_attributes(void **state)
     buf_done(&options);
 }
 
-/* Whoever may look must not be able to ack. */
+/* A client that may read must not be able to ack. */
 static void a_view_never_shows_a_token(void **state)
 {
     (void)state;
