@@ -63,7 +63,7 @@ static void queue_counted(struct call *c, const struct reply *r)
     write_totals(&w, &r->queues[0].counts);
     json_write_key(&w, "since_created");
     json_write_object(&w);
-    tally_write(&w, &r->queues[0].totals);
+    counters_write(&w, &r->queues[0].totals);
     json_write_object_end(&w);
     write_spread(&w, "wait_ms", &f.waited_us);
     write_spread(&w, "run_ms", &f.ran_us);

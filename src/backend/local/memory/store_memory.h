@@ -85,7 +85,7 @@ struct kept_queue {
     struct rec_queue_put put;
     char *texts; /* what put's spans point to */
     bool gone;
-    struct tally totals;     /* since it was made */
+    struct counters totals;  /* since it was made */
     struct hour_view *hours; /* by rising hour, the newest HISTORY_HOURS */
     uint32_t hour_count;
 };

@@ -548,7 +548,7 @@ int fold_record(struct store_sqlite *q, const struct record *r, struct err_note 
         return fold_gone(q, &r->jobs_gone, note);
     if (r->kind >= REC_KV_SET && r->kind <= REC_KV_KEYS)
         return write_kv_record(q, r, note);
-    if (r->kind == REC_TALLY)
-        return fold_tally(q, &r->tally, note);
+    if (r->kind == REC_COUNTERS)
+        return fold_tally(q, &r->counters, note);
     return write_record(q, r, note);
 }

@@ -14,15 +14,15 @@
 
 static int by_queue(const void *a, const void *b)
 {
-    const struct rec_tally *x = a, *y = b;
+    const struct rec_counters *x = a, *y = b;
     if (x->queue != y->queue)
         return x->queue < y->queue ? -1 : 1;
     return x->hour < y->hour ? -1 : x->hour > y->hour;
 }
 
-static void add_into(struct tally *to, const struct tally *add)
+static void add_into(struct counters *to, const struct counters *add)
 {
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         to->of[i] += add->of[i];
 }
 
@@ -47,7 +47,7 @@ static int tally_room(struct fold *f)
     if (f->tally_count < f->tally_room)
         return 0;
     uint32_t room = f->tally_room ? f->tally_room * 2 : 64;
-    struct rec_tally *grown = mem_regrow(f->tallies, room, sizeof *grown);
+    struct rec_counters *grown = mem_regrow(f->tallies, room, sizeof *grown);
     if (!grown)
         return -ERR_NOMEM;
     f->tallies = grown;
@@ -55,13 +55,13 @@ static int tally_room(struct fold *f)
     return 0;
 }
 
-int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_note *note)
+int fold_tally(struct store_sqlite *q, const struct rec_counters *r, struct err_note *note)
 {
     struct fold *f = &q->fold;
     int rc = 0;
     /* A busy queue comes with every frame. */
     for (uint32_t back = 1; back <= 4 && back <= f->tally_count; back++) {
-        struct rec_tally *t = &f->tallies[f->tally_count - back];
+        struct rec_counters *t = &f->tallies[f->tally_count - back];
         if (t->queue != r->queue || t->hour != r->hour)
             continue;
         add_into(&t->add, &r->add);
@@ -80,18 +80,18 @@ int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_not
 
 /* ---- writing ---- */
 
-static int write_hour(struct store_sqlite *q, uint32_t queue, uint32_t hour, const struct tally *t,
-                      struct err_note *note)
+static int write_hour(struct store_sqlite *q, uint32_t queue, uint32_t hour,
+                      const struct counters *t, struct err_note *note)
 {
     sqlite3_stmt *st = q->stmts[STMT_HOUR_ADD];
     bind_number(st, 1, queue);
     bind_number(st, 2, hour);
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         bind_number(st, 3 + i, t->of[i]);
     return sql_run(st, "write", note);
 }
 
-static int write_tally(struct store_sqlite *q, const struct rec_tally *t, struct err_note *note)
+static int write_tally(struct store_sqlite *q, const struct rec_counters *t, struct err_note *note)
 {
     sqlite3_stmt *old = q->stmts[STMT_HOURS_OLD];
     int rc = write_hour(q, t->queue, t->hour, &t->add, note);
@@ -118,17 +118,17 @@ int write_tallies(struct store_sqlite *q, struct err_note *note)
 /* ---- reading ---- */
 
 /* From the columns of hour_columns (sql/parts.sql), of which the first is `first`. */
-static void row_tally(sqlite3_stmt *st, int first, struct tally *ret)
+static void row_tally(sqlite3_stmt *st, int first, struct counters *ret)
 {
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         ret->of[i] = (uint64_t)sqlite3_column_int64(st, first + i);
 }
 
 static int total_row(sqlite3_stmt *st, const struct store_sink *sink)
 {
-    struct tally totals;
+    struct counters totals;
     row_tally(st, 2, &totals);
-    return sink->tally(sink->ctx, (uint32_t)sqlite3_column_int64(st, 0), &totals);
+    return sink->counters(sink->ctx, (uint32_t)sqlite3_column_int64(st, 0), &totals);
 }
 
 int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
@@ -151,7 +151,7 @@ static int hour_rows(struct reader_sqlite *r, uint32_t queue, const struct op_hi
             continue; /* damaged: nothing is known of that hour */
         struct hour_view *h = &hours[(*ret_count)++];
         h->hour = (uint32_t)sqlite3_column_int64(st, 1);
-        row_tally(st, 2, &h->tally);
+        row_tally(st, 2, &h->counters);
     }
     sqlite3_reset(st);
     return rc == -ERR_NOT_FOUND ? 0 : rc;

@@ -250,7 +250,7 @@ struct fold {
     uint32_t *merge;             /* … and room for the sorting */
     struct ended_attempt *ended; /* in the order of their records */
     uint32_t ended_count, ended_room;
-    struct rec_tally *tallies; /* in no order; some may be of the same queue and hour */
+    struct rec_counters *tallies; /* in no order; some may be of the same queue and hour */
     uint32_t tally_count, tally_room;
     struct arena texts; /* names of workers, from rows; reports */
 };
@@ -320,7 +320,8 @@ MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
 MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
                          struct err_note *note);
 /* Adds to what will be written of a queue's hour; writes when there is much of it. */
-MUST_CHECK int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_note *note);
+MUST_CHECK int fold_tally(struct store_sqlite *q, const struct rec_counters *r,
+                          struct err_note *note);
 MUST_CHECK int write_tallies(struct store_sqlite *q, struct err_note *note);
 MUST_CHECK int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink,
                                    struct err_note *note);

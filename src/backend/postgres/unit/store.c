@@ -102,7 +102,7 @@ static void column(struct unit *u, pick_fn pick, enum array_of of, column_fn add
         pg_array_bytes(a, expression);                                                             \
     }
 
-static uint64_t fates_pack(const struct job_fates *f)
+static uint64_t fates_pack(const struct outcome_counts *f)
 {
     return (uint64_t)f->claims | (uint64_t)f->timeouts << 16 | (uint64_t)f->releases << 32 |
            (uint64_t)f->rejections << 48 | (uint64_t)f->requeues << 56;
@@ -135,7 +135,7 @@ I8_COLUMN(started_at, r->started_at.ms)
 I2_COLUMN(word, r->word)
 I2_COLUMN(word_state, r->word_state)
 I8_COLUMN(word_run_at, r->word_run_at.ms)
-I8_COLUMN(fate, fates_pack(&r->fates))
+I8_COLUMN(fate, fates_pack(&r->outcome_counts))
 TEXT_COLUMN(label, r->extra.label)
 TEXT_COLUMN(attributes, r->extra.attributes)
 I8_COLUMN(expires_at, r->extra.expires_at.ms)
