@@ -218,7 +218,5 @@ int pg_schema_prepare(PGconn *pg, const struct pg_url *url, struct store_facts *
         err = check_found(pg, url, &f, note);
     if (!err && !f.meta)
         err = create(pg, url, note);
-    if (!err)
-        err = run(pg, url, SQL_SCHEMA_VISIBLE, "its search path cannot be read", note);
     return err ? err : read_facts(pg, url, ret, note);
 }

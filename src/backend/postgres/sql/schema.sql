@@ -49,18 +49,6 @@ SELECT version FROM @meta;
 -- Returns the epoch of this boot and the key for hashes.
 SELECT nextval('@epoch'), encode(hash_key, 'hex') FROM @meta;
 
--- name: schema_visible
--- The views can be used without the name of the schema: if `tasks` means nothing to this role yet, the schema is
--- added at the end of its search path. That is of use to people alone, so a failure is no error.
-DO 'BEGIN
-    IF to_regclass(''tasks'') IS NULL THEN
-        PERFORM set_config(''search_path'', concat_ws('', '', nullif(current_setting(''search_path''), ''''),
-            ''@@''), true);
-        EXECUTE format(''ALTER ROLE CURRENT_USER IN DATABASE %I SET search_path FROM CURRENT'', current_database());
-    END IF;
-EXCEPTION WHEN OTHERS THEN NULL;
-END';
-
 -- name: schema_tables
 -- Creates everything.
 -- One row.
