@@ -136,7 +136,7 @@ describe('dispatch', () => {
 
   test('TF-1 the view tasks: only tasks, in the document\'s words, without a prefix in a session that sets search_path', async () => {
     const sql = (text) => {
-      const env = { ...process.env, PGOPTIONS: '-c search_path=holdfast,public' };
+      const env = { ...process.env, PGOPTIONS: '-c search_path=dispatch,public' };
       const run = spawnSync('psql', ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAtc', text], { encoding: 'utf8', env });
       return run.stdout.trim() || run.stderr.trim();
     };

@@ -336,7 +336,7 @@ static int job_cancelled(struct kept_job *k, const struct rec_job_cancelled *r)
 static int job_attempt(struct store_memory *m, struct kept_job *k, const struct rec_job_attempt *r)
 {
     struct attempt_end end;
-    if (attempt_comes(&k->job, r, &end, &k->started_at))
+    if (attempt_import(&k->job, r, &end, &k->started_at))
         return worker_set(k, r->worker);
     k->started_at = r->started_at;
     struct attempt_view view = ended_view(k, &end);

@@ -381,7 +381,7 @@ static int fold_attempt(struct store_sqlite *q, struct change *c, const struct r
     struct attempt_end end;
     struct wall_time started_at;
     c->token = (struct job_token){.counter = 1, .epoch = 1};
-    if (attempt_comes(&c->job, r, &end, &started_at)) {
+    if (attempt_import(&c->job, r, &end, &started_at)) {
         c->started_at = started_at;
         c->worker = r->worker;
         c->flags |= CHANGE_WORKER;
