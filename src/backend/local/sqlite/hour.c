@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tallies by the hour, as rows.
+/* Counters by the hour, as rows.
  *
- * A frame brings one record a queue; they are added up and written with the batch, one row for the
- * hour and one for all time. A queue that is written to loses its hours of more than 30 days ago;
- * one that sleeps keeps them, which is a bounded number, and readers ask for newer ones. */
+ * A frame has one record for each queue. They are added up and written with the batch: one row for
+ * the hour and one for all time. When a queue is written to, its hours of more than 30 days ago are
+ * removed; an idle queue keeps them, which is a bounded number, and readers ask for newer ones. */
 #include <stdlib.h>
 
 #include "backend/local/sqlite/read.h"
@@ -26,7 +26,7 @@ static void add_into(struct tally *to, const struct tally *add)
         to->of[i] += add->of[i];
 }
 
-/* Those of the same queue and hour become one. */
+/* Merges records of the same queue and hour. */
 static void tallies_merge(struct fold *f)
 {
     uint32_t n = 0;
@@ -59,7 +59,7 @@ int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_not
 {
     struct fold *f = &q->fold;
     int rc = 0;
-    /* A busy queue comes with every frame. */
+    /* A busy queue is in every frame. */
     for (uint32_t back = 1; back <= 4 && back <= f->tally_count; back++) {
         struct rec_tally *t = &f->tallies[f->tally_count - back];
         if (t->queue != r->queue || t->hour != r->hour)
@@ -148,7 +148,7 @@ static int hour_rows(struct reader_sqlite *r, uint32_t queue, const struct op_hi
     bind_number(st, 4, HISTORY_HOURS + 1);
     while ((rc = read_row(r, st)) == 0) {
         if (row_bad_column(TABLE_HOUR, st, 0) >= 0)
-            continue; /* damaged: nothing is known of that hour */
+            continue; /* damaged: nothing is known about that hour */
         struct hour_view *h = &hours[(*ret_count)++];
         h->hour = (uint32_t)sqlite3_column_int64(st, 1);
         row_tally(st, 2, &h->tally);
