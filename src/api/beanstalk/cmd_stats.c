@@ -49,7 +49,7 @@ static int64_t delay_s(const struct job_view *v)
     if (j->run_at.ms == 0)
         return 0;
     int64_t from = j->state == STATE_SCHEDULED ? j->since.ms : created_ms(j);
-    return v->fates.releases > 0 && j->state != STATE_SCHEDULED
+    return v->outcome_counts.releases > 0 && j->state != STATE_SCHEDULED
                ? 0
                : at_least_0((j->run_at.ms - from + 500) / 1000);
 }
@@ -83,8 +83,9 @@ static int job_text(struct buf *out, const struct job_view *v, struct wall_time 
                       v->job.seq, (int)v->queue.len, v->queue.at, state_word(v->job.state),
                       priority_word(view_priority(v)),
                       at_least_0(now.ms - created_ms(&v->job)) / 1000, delay_s(v), ttr_ms / 1000,
-                      time_left_s(v, now), v->fates.claims, v->fates.timeouts, v->fates.releases,
-                      v->fates.rejections, v->fates.requeues);
+                      time_left_s(v, now), v->outcome_counts.claims, v->outcome_counts.timeouts,
+                      v->outcome_counts.releases, v->outcome_counts.rejections,
+                      v->outcome_counts.requeues);
 }
 
 static void job_cb(void *ctx, const struct reply *r)

@@ -147,7 +147,7 @@ static void show_stats(struct call *c, const struct queue_view *q)
                   {"done", ORC_DONE},
                   {"failed", ORC_FAILED}};
     const uint64_t *t = q->totals.of;
-    uint64_t ended = t[TALLY_ACKED] + t[TALLY_DIED];
+    uint64_t ended = t[COUNTER_ACKED] + t[COUNTER_DIED];
     struct json_writer w;
     answer_begin(c->x, &w);
     json_write_object(&w);
@@ -157,11 +157,11 @@ static void show_stats(struct call *c, const struct queue_view *q)
             n += orc_states_of(counts[i].status) >> s & 1 ? q->counts.by_state[s] : 0;
         write_uint(&w, counts[i].name, n);
     }
-    write_uint(&w, "appExceptions", t[TALLY_FAILED_APP]);
-    write_uint(&w, "bizExceptions", t[TALLY_FAILED_BUSINESS]);
+    write_uint(&w, "appExceptions", t[COUNTER_FAILED_APP]);
+    write_uint(&w, "bizExceptions", t[COUNTER_FAILED_BUSINESS]);
     json_write_key(&w, "avgProcessingMs");
     if (ended)
-        json_write_uint(&w, (t[TALLY_DONE_MS] + t[TALLY_DIED_MS] + ended / 2) / ended);
+        json_write_uint(&w, (t[COUNTER_DONE_MS] + t[COUNTER_DIED_MS] + ended / 2) / ended);
     else
         json_write_null(&w);
     json_write_object_end(&w);

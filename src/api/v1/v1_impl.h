@@ -62,7 +62,7 @@ void maintenance_drain(struct native *n);
 MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct span text,
                             struct op_enqueue *op, struct problem *problem);
 /* Its members, without braces (history.c). */
-void tally_write(struct json_writer *w, const struct tally *t);
+void tally_write(struct json_writer *w, const struct counters *t);
 
 /* Members: whether the connection to a store's server is encrypted (cluster.c). */
 void link_write(struct json_writer *w, const struct backend_cluster *c);

@@ -73,7 +73,8 @@ struct store_sink {
     void *ctx;
     int (*meta)(void *ctx, const struct store_meta *meta);
     int (*queue)(void *ctx, const struct rec_queue_put *queue, bool gone);
-    int (*tally)(void *ctx, uint32_t queue, const struct tally *totals); /* since it was created */
+    /* Totals since it was created. */
+    int (*counters)(void *ctx, uint32_t queue, const struct counters *totals);
     int (*bulk)(void *ctx, const struct stored_bulk *bulk);
     int (*job)(void *ctx, const struct stored_job *job);
     int (*key)(void *ctx, const struct rec_key_new *key);

@@ -224,8 +224,8 @@ static void answer_history(struct pg_store *s, struct reply *reply)
     struct hour_view *views = arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++) {
         views[i].hour = (uint32_t)pg_col_i4(r, i, 0);
-        for (int f = 0; f < TALLY_COUNT; f++)
-            views[i].tally.of[f] = pg_col_count(r, i, 1 + f);
+        for (int f = 0; f < COUNTER_COUNT; f++)
+            views[i].counters.of[f] = pg_col_count(r, i, 1 + f);
     }
     reply->hours = views;
     reply->hour_count = views ? (uint32_t)n : 0;

@@ -361,8 +361,8 @@ static bool answer_history(struct item *it, const redisReply *list)
         views[i].hour = (uint32_t)rd_reply_int(reply_at(list, 2 * i));
         for (size_t k = 0; k + 1 < reply_count(of); k += 2) {
             int64_t field = rd_reply_int(reply_at(of, k));
-            if (field >= 0 && field < TALLY_COUNT)
-                views[i].tally.of[field] = rd_reply_count(reply_at(of, k + 1));
+            if (field >= 0 && field < COUNTER_COUNT)
+                views[i].counters.of[field] = rd_reply_count(reply_at(of, k + 1));
         }
     }
     reply_of(it)->hours = views;

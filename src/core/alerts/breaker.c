@@ -125,8 +125,8 @@ bool breaker_ask(struct breaker *b, const struct breaker_rules *rules, struct wa
     return true;
 }
 
-void breaker_report(struct breaker *b, const struct breaker_rules *rules, bool success,
-                    struct wall_time now)
+void breaker_call_ended(struct breaker *b, const struct breaker_rules *rules, bool success,
+                        struct wall_time now)
 {
     if (success) {
         b->failures = 0;

@@ -65,8 +65,8 @@ struct breaker_rules breaker_rules_of(const struct breaker *b,
  * and a probe is counted. */
 bool breaker_ask(struct breaker *b, const struct breaker_rules *rules, struct wall_time now);
 /* Reports how a call ended. Rate-limit replies are failures. */
-void breaker_report(struct breaker *b, const struct breaker_rules *rules, bool success,
-                    struct wall_time now);
+void breaker_call_ended(struct breaker *b, const struct breaker_rules *rules, bool success,
+                        struct wall_time now);
 /* The target has asked for no calls before that time: unless a success is reported, the breaker
  * stays open until then once it is open. */
 void breaker_hold(struct breaker *b, struct wall_time until);

@@ -10,24 +10,24 @@
 
 /* ---- GET /v1/queues/{queue}/history ---- */
 
-void tally_write(struct json_writer *w, const struct tally *t)
+void tally_write(struct json_writer *w, const struct counters *t)
 {
-    static const char *const names[TALLY_COUNT] = {
-        [TALLY_ENQUEUED] = "enqueued",
-        [TALLY_CLAIMED] = "claimed",
-        [TALLY_ACKED] = "acked",
-        [TALLY_FAILED_APP] = "failed_app",
-        [TALLY_FAILED_BUSINESS] = "failed_business",
-        [TALLY_CRASHED] = "crashed",
-        [TALLY_RELEASED] = "released",
-        [TALLY_DIED] = "died",
-        [TALLY_CANCELLED] = "cancelled",
-        [TALLY_WAITED_MS] = "waited_ms",
-        [TALLY_DONE_MS] = "done_ms",
-        [TALLY_FAILED_MS] = "failed_ms",
-        [TALLY_DIED_MS] = "died_ms",
+    static const char *const names[COUNTER_COUNT] = {
+        [COUNTER_ENQUEUED] = "enqueued",
+        [COUNTER_CLAIMED] = "claimed",
+        [COUNTER_ACKED] = "acked",
+        [COUNTER_FAILED_APP] = "failed_app",
+        [COUNTER_FAILED_BUSINESS] = "failed_business",
+        [COUNTER_CRASHED] = "crashed",
+        [COUNTER_RELEASED] = "released",
+        [COUNTER_DIED] = "died",
+        [COUNTER_CANCELLED] = "cancelled",
+        [COUNTER_WAITED_MS] = "waited_ms",
+        [COUNTER_DONE_MS] = "done_ms",
+        [COUNTER_FAILED_MS] = "failed_ms",
+        [COUNTER_DIED_MS] = "died_ms",
     };
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         write_uint(w, names[i], t->of[i]);
 }
 
@@ -51,7 +51,7 @@ static void history_read(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->hour_count; i++) {
         json_write_object(&w);
         write_time(&w, "hour", (struct wall_time){r->hours[i].hour * HOUR_MS});
-        tally_write(&w, &r->hours[i].tally);
+        tally_write(&w, &r->hours[i].counters);
         json_write_object_end(&w);
     }
     json_write_array_end(&w);

@@ -107,12 +107,6 @@ static int queue_purged(struct store_memory *m, const struct rec_purged *r, stru
     return rc;
 }
 
-static void tally_into(struct tally *to, const struct tally *add)
-{
-    for (int i = 0; i < TALLY_COUNT; i++)
-        to->of[i] += add->of[i];
-}
-
 /* The entry of the hour, which is created if it is new; entries that are too old are removed. */
 static int hour_place(struct kept_queue *q, uint32_t hour, struct hour_view **ret)
 {
@@ -138,7 +132,8 @@ static int hour_place(struct kept_queue *q, uint32_t hour, struct hour_view **re
     return 0;
 }
 
-static int queue_tally(struct store_memory *m, const struct rec_tally *r, struct err_note *note)
+static int queue_counters(struct store_memory *m, const struct rec_counters *r,
+                          struct err_note *note)
 {
     struct kept_queue *q;
     struct hour_view *hour;
@@ -147,8 +142,8 @@ static int queue_tally(struct store_memory *m, const struct rec_tally *r, struct
         rc = hour_place(q, r->hour, &hour);
     if (rc != 0)
         return rc;
-    tally_into(&q->totals, &r->add);
-    tally_into(&hour->tally, &r->add);
+    counters_add(&q->totals, &r->add);
+    counters_add(&hour->counters, &r->add);
     return 0;
 }
 
@@ -276,8 +271,8 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
         return queue_end(m, &r->queue, note);
     case REC_PURGED:
         return queue_purged(m, &r->purged, note);
-    case REC_TALLY:
-        return queue_tally(m, &r->tally, note);
+    case REC_COUNTERS:
+        return queue_counters(m, &r->counters, note);
     case REC_BULK_BEGIN:
         return bulk_begin(m, &r->bulk_begin, note);
     case REC_BULK_STEP:

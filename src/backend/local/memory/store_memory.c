@@ -106,7 +106,7 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
     for (size_t i = 0; i < m->queue_count && rc == 0; i++)
         rc = !m->queues[i].hours
                  ? 0
-                 : sink->tally(sink->ctx, m->queues[i].put.queue, &m->queues[i].totals);
+                 : sink->counters(sink->ctx, m->queues[i].put.queue, &m->queues[i].totals);
     for (size_t i = 0; i < m->bulk_count && rc == 0; i++)
         rc = sink->bulk(sink->ctx, &m->bulks[i].bulk);
     if (rc == 0)

@@ -86,7 +86,7 @@ struct kept_queue {
     struct rec_queue_put put;
     char *texts; /* what put's spans point to */
     bool gone;
-    struct tally totals;     /* since it was created */
+    struct counters totals;  /* since it was created */
     struct hour_view *hours; /* by increasing hour, the newest HISTORY_HOURS */
     uint32_t hour_count;
 };

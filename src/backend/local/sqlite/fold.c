@@ -31,7 +31,7 @@ void fold_done(struct fold *f)
     mem_free(f->order);
     mem_free(f->merge);
     mem_free(f->ended);
-    mem_free(f->tallies);
+    mem_free(f->counters);
     arena_done(&f->texts);
     *f = (struct fold){0};
 }
@@ -52,7 +52,7 @@ void fold_clear(struct fold *f)
         memset(f->slots, 0, ((size_t)f->slot_mask + 1) * sizeof *f->slots);
     f->count = 0;
     f->ended_count = 0;
-    f->tally_count = 0;
+    f->counters_count = 0;
     arena_reset(&f->texts);
 }
 
@@ -549,7 +549,7 @@ int fold_record(struct store_sqlite *q, const struct record *r, struct err_note 
         return fold_gone(q, &r->jobs_gone, note);
     if (r->kind >= REC_KV_SET && r->kind <= REC_KV_KEYS)
         return write_kv_record(q, r, note);
-    if (r->kind == REC_TALLY)
-        return fold_tally(q, &r->tally, note);
+    if (r->kind == REC_COUNTERS)
+        return fold_counters(q, &r->counters, note);
     return write_record(q, r, note);
 }

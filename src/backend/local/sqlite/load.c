@@ -276,7 +276,7 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
     if (rc == 0)
         rc = load_scan(db, TABLE_QUEUES, "ORDER BY number", queue_row, sink, note);
     if (rc == 0)
-        rc = sqlite_load_tallies(db, sink, note);
+        rc = sqlite_load_counters(db, sink, note);
     if (rc == 0)
         rc = load_scan(db, TABLE_BULKS, "ORDER BY bulk", bulk_row, sink, note);
     if (rc == 0)

@@ -252,8 +252,8 @@ struct fold {
     uint32_t *merge;             /* … and space for sorting */
     struct ended_attempt *ended; /* in the order of their records */
     uint32_t ended_count, ended_room;
-    struct rec_tally *tallies; /* in no order; several may be of the same queue and hour */
-    uint32_t tally_count, tally_room;
+    struct rec_counters *counters; /* in no order; several may be of the same queue and hour */
+    uint32_t counters_count, counters_room;
     struct arena texts; /* names of workers, from rows; reports */
 };
 
@@ -324,10 +324,11 @@ MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
 MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
                          struct err_note *note);
 /* Adds to what will be written for an hour of a queue; writes if there is much of it. */
-MUST_CHECK int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_note *note);
-MUST_CHECK int write_tallies(struct store_sqlite *q, struct err_note *note);
-MUST_CHECK int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink,
-                                   struct err_note *note);
+MUST_CHECK int fold_counters(struct store_sqlite *q, const struct rec_counters *r,
+                             struct err_note *note);
+MUST_CHECK int write_counters(struct store_sqlite *q, struct err_note *note);
+MUST_CHECK int sqlite_load_counters(sqlite3 *db, const struct store_sink *sink,
+                                    struct err_note *note);
 /* Records that these numbers have been used; 0 = none of that kind. */
 MUST_CHECK int write_numbers(struct store_sqlite *q, uint32_t queue, uint32_t schedule,
                              struct err_note *note);

@@ -458,7 +458,7 @@ int write_changes(struct store_sqlite *q, struct err_note *note)
     if (rc == 0)
         rc = write_attempts(q, note);
     if (rc == 0)
-        rc = write_tallies(q, note);
+        rc = write_counters(q, note);
     fold_clear(&q->fold);
     return rc;
 }
@@ -500,7 +500,7 @@ static int write_queue(struct store_sqlite *q, enum stmt_id id, uint32_t queue,
 /* Deletes a queue with its counters. */
 static int write_queue_end(struct store_sqlite *q, uint32_t queue, struct err_note *note)
 {
-    int rc = write_tallies(q, note);
+    int rc = write_counters(q, note);
     bind_number(q->stmts[STMT_HOURS_GONE], 1, queue);
     if (rc == 0)
         rc = write_run(q, STMT_HOURS_GONE, note);

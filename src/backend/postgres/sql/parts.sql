@@ -23,7 +23,7 @@ q.name, q.owner, q.policy, q.paused_until
 jobs_scheduled, jobs_ready, jobs_running, jobs_done, jobs_dead, jobs_cancelled
 
 -- part: outcome_counts
--- What happened in a queue, in the order of enum tally_field.
+-- What happened in a queue, in the order of enum counter.
 enqueued, claimed, acked, failed_app, failed_business, crashed, released, died, cancelled, waited_ms, done_ms,
 failed_ms, died_ms
 

@@ -167,7 +167,7 @@ CREATE TABLE @job (
     reply int2 NOT NULL DEFAULT 0,  -- the last reply about this lease, enum op_kind + 1; 0 = none
     reply_state int2 NOT NULL DEFAULT 0,
     reply_run_at int8 NOT NULL DEFAULT 0,
-    outcome_counts int8 NOT NULL DEFAULT 0,  -- struct job_fates, packed
+    outcome_counts int8 NOT NULL DEFAULT 0,  -- struct outcome_counts, packed
     ${each(${job_texts}; % text COLLATE "C")},  -- core/job_texts.h
     holds_key bool NOT NULL DEFAULT false,  -- whether its unique key excludes others
     expires_at int8 NOT NULL DEFAULT 0,

@@ -12,10 +12,10 @@ static void load_extra(const PGresult *r, int at, struct job_extra *x)
     x->undelivered = pg_col_bytes(r, at, JOB_UNDELIVERED);
 }
 
-static struct job_fates fates_unpack(uint64_t v)
+static struct outcome_counts outcome_counts_unpack(uint64_t v)
 {
-    return (struct job_fates){(uint16_t)v, (uint16_t)(v >> 16), (uint16_t)(v >> 32),
-                              (uint8_t)(v >> 48), (uint8_t)(v >> 56)};
+    return (struct outcome_counts){(uint16_t)v, (uint16_t)(v >> 16), (uint16_t)(v >> 32),
+                                   (uint8_t)(v >> 48), (uint8_t)(v >> 56)};
 }
 
 void pg_row_load(const PGresult *r, int at, struct row *ret)
@@ -51,7 +51,7 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
     ret->word = pg_col_kind(r, at, JOB_REPLY, OP_KIND_COUNT + 1);
     ret->word_state = pg_col_kind(r, at, JOB_REPLY_STATE, STATE_COUNT);
     ret->word_run_at.ms = pg_col_time(r, at, JOB_REPLY_RUN_AT);
-    ret->fates = fates_unpack((uint64_t)pg_col_i8(r, at, JOB_OUTCOME_COUNTS));
+    ret->outcome_counts = outcome_counts_unpack((uint64_t)pg_col_i8(r, at, JOB_OUTCOME_COUNTS));
     ret->held = ret->was_held = pg_col_bool(r, at, JOB_HOLDS_KEY);
     ret->result_kind = pg_col_kind(r, at, JOB_RESULT_KIND, PAYLOAD_BYTES + 1);
     ret->error_kind = pg_col_kind(r, at, JOB_ERROR_KIND, ERROR_BUSINESS + 1);

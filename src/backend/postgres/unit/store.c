@@ -102,7 +102,7 @@ static void column(struct unit *u, pick_fn pick, enum array_of of, column_fn add
         pg_array_bytes(a, expression);                                                             \
     }
 
-static uint64_t fates_pack(const struct job_fates *f)
+static uint64_t outcome_counts_pack(const struct outcome_counts *f)
 {
     return (uint64_t)f->claims | (uint64_t)f->timeouts << 16 | (uint64_t)f->releases << 32 |
            (uint64_t)f->rejections << 48 | (uint64_t)f->requeues << 56;
@@ -135,7 +135,7 @@ I8_COLUMN(started_at, r->started_at.ms)
 I2_COLUMN(word, r->word)
 I2_COLUMN(word_state, r->word_state)
 I8_COLUMN(word_run_at, r->word_run_at.ms)
-I8_COLUMN(fate, fates_pack(&r->fates))
+I8_COLUMN(outcome_counts, outcome_counts_pack(&r->outcome_counts))
 TEXT_COLUMN(label, r->extra.label)
 TEXT_COLUMN(attributes, r->extra.attributes)
 I8_COLUMN(expires_at, r->extra.expires_at.ms)
@@ -170,7 +170,7 @@ static const struct column set_columns[] = {
     {ARRAY_I2, c_flags},      {ARRAY_I4, c_tok_epoch},       {ARRAY_I8, c_tok_counter},
     {ARRAY_I4, c_lease_ms},   {ARRAY_I8, c_until},           {ARRAY_TEXT, c_worker},
     {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},      {ARRAY_I2, c_word},
-    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at},     {ARRAY_I8, c_fate},
+    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at},     {ARRAY_I8, c_outcome_counts},
     {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},          {ARRAY_I8, c_holder_hi},
     {ARRAY_I8, c_timeout_ms}, {ARRAY_I4, c_cancel_grace_ms}, {ARRAY_I8, c_cancel_at},
 };

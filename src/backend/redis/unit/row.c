@@ -114,7 +114,7 @@ static uint8_t *put_job(uint8_t *at, const struct row *r)
 
 static uint8_t *put_lease(uint8_t *at, const struct row *r)
 {
-    const struct job_fates *f = &r->fates;
+    const struct outcome_counts *f = &r->outcome_counts;
     at = put_varint(at, r->lease_ms);
     at = put_varint(at, (uint64_t)r->until_ms);
     at = put_varint(at, r->limits.timeout_ms);
@@ -191,7 +191,7 @@ static void take_job(struct wire_in *in, struct job *j)
 
 static void take_lease(struct wire_in *in, struct row *r)
 {
-    struct job_fates *f = &r->fates;
+    struct outcome_counts *f = &r->outcome_counts;
     r->lease_ms = take_u32(in);
     r->until_ms = (int64_t)take_varint(in);
     r->limits.timeout_ms = take_u32(in);

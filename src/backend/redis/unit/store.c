@@ -262,7 +262,7 @@ static void change_sums(struct item *it)
             continue;
         add_sums(&it->args, "SUM", rd_queue_key(q->number, "sum", key), q, 0, SUM_COUNT, 0);
         snprintf(key, sizeof key, "h:%u:%u", q->number, (unsigned)(u->now.ms / HOUR_MS));
-        add_sums(&it->args, "HOUR", key, q, SUM_TALLY, SUM_COUNT, SUM_TALLY);
+        add_sums(&it->args, "HOUR", key, q, SUM_COUNTERS, SUM_COUNT, SUM_COUNTERS);
     }
     add_sums(&it->args, "SUM", "total", &total, 0, SUM_URGENT, 0);
 }
