@@ -32,6 +32,12 @@ struct counters {
     uint64_t of[COUNTER_COUNT];
 };
 
+static inline void counters_add(struct counters *to, const struct counters *add)
+{
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        to->of[i] += add->of[i];
+}
+
 /* Adds to the counters (an array of COUNTER_COUNT) what this record of a job means. `before` is the
  * job before the record takes effect; it is not read for REC_JOB_NEW. Other records add nothing. */
 void counters_add_record(uint64_t *of, const struct record *r, const struct job *before);

@@ -863,7 +863,7 @@ struct notices_reply {
     uint64_t notice_cursor; /* notice_list: pass as `after`; 0 = that was all */
 };
 
-/* breaker_put, breaker_delete, breaker_allow, breaker_report, breaker_list */
+/* breaker_put, breaker_delete, breaker_allow, breaker_call_ended, breaker_list */
 struct breakers_reply {
     const struct breaker_view *breakers; /* by target */
     uint32_t breaker_count;

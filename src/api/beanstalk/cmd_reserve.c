@@ -148,7 +148,7 @@ void reserve_deadline(struct conn *c)
 void reserve_stop_waiting(struct conn *c)
 {
     if (c->claim)
-        broker_claim_hurry(c->api->broker, c->claim);
+        broker_claim_end_wait(c->api->broker, c->claim);
 }
 
 void reserve_cancel(struct conn *c)

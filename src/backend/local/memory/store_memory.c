@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store of memory: and of the simulator: the same records, kept in memory.
+/* The store of memory: and of the simulator: the same records, stored in memory.
  *
- * It is the plain reading of every record and the measure for the SQLite store. */
+ * It applies every record in the most direct way and is the reference for the SQLite store. */
 #include <stdlib.h>
 
 #include "backend/local/memory/store_memory.h"
@@ -69,7 +69,7 @@ static int number_order(int64_t a, int64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* Ties as SQLite orders them: numbers with a sign. */
+/* Compares signed numbers, because SQLite orders equal keys this way. */
 static int key_order(const void *a, const void *b)
 {
     const struct rec_key_new *x = a, *y = b;
