@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a url to a backend, and from a call to the slot of its table.
+/* Opens the backend that a URL names, and passes calls to the functions of its table.
  *
- * Notes name the scheme only, never the rest of a url: it may hold a password. */
+ * Notes name only the scheme and never the rest of a URL, because the rest may contain a password.
+ */
 #include "backend/backend.h"
 
 #include <string.h>
@@ -18,8 +19,7 @@ static int open_sqlite(const char *rest, const struct backend_config *config, st
                        struct err_note *note)
 {
     if (*rest == '\0')
-        return err_note_set(note, -ERR_INVALID,
-                            "\"sqlite:\" lacks its directory: write sqlite:DIR");
+        return err_note_set(note, -ERR_INVALID, "\"sqlite:\" needs a directory: write sqlite:DIR");
     return backend_open_local(rest, config, ret, note);
 }
 
@@ -34,7 +34,7 @@ static int open_memory(const char *rest, const struct backend_config *config, st
 
 static const struct scheme {
     const char *name; /* with its colon */
-    const char *form; /* as it is written, for notes */
+    const char *form; /* as users write it, for notes */
     open_fn open;
 } schemes[] = {
     {"sqlite:", "sqlite:DIR", open_sqlite},
@@ -74,10 +74,10 @@ static int scheme_unknown(const char *url, struct err_note *note)
     size_t len = strcspn(url, ":");
     if (url[len] == '\0')
         return err_note_set(note, -ERR_INVALID,
-                            "the backend has no scheme; it is one of: %s (for a directory on this "
+                            "the backend has no scheme; use one of: %s (for a directory on this "
                             "machine write sqlite:DIR)",
                             forms);
-    return err_note_set(note, -ERR_INVALID, "unknown backend \"%.*s:\"; known are: %s",
+    return err_note_set(note, -ERR_INVALID, "unknown backend \"%.*s:\"; use one of: %s",
                         len > 40 ? 40 : (int)len, url, forms);
 }
 

@@ -27,8 +27,8 @@ void event_merge_done(struct event_merge *m)
     *m = (struct event_merge){.sources = NULL};
 }
 
-/* Nobody can know what was told meanwhile: an id that no event has makes every listener look
- * afresh. */
+/* Leaves out one id, which no event has. Every listener then finds a gap and reads the whole state
+ * again, because it cannot know which events it has missed. */
 static void leave_gap(struct event_merge *m)
 {
     m->next++;
@@ -41,7 +41,7 @@ void event_merge_source(struct event_merge *m, unsigned source, struct backend *
     if (s->backend)
         leave_gap(m);
     *s = (struct event_source){backend, 0};
-    if (backend) /* from its first of this boot on */
+    if (backend) /* from the first event of its current boot */
         s->seen = backend_events_last(backend) >> EPOCH_SHIFT << EPOCH_SHIFT;
 }
 
@@ -81,7 +81,8 @@ void event_merge_pull(struct event_merge *m)
     }
 }
 
-/* How many from `id` on, at most max, are of one source and follow each other there. */
+/* Returns how many events from `id` on, at most max, belong to one source and are consecutive
+ * there. */
 static size_t run_of(const struct event_merge *m, uint64_t id, size_t max)
 {
     struct event_ref first = m->ring[id % RING];
@@ -95,8 +96,8 @@ static size_t run_of(const struct event_merge *m, uint64_t id, size_t max)
     return n;
 }
 
-/* The events from `id` on, as many as one question to their source gives; *ret_next is where to go
- * on. Those that the source does not keep any more are left out. */
+/* Reads events from `id` on, as many as one call to their source returns; *ret_next is the id to
+ * continue with. Events that the source no longer stores are left out. */
 static size_t fetch(const struct event_merge *m, uint64_t id, struct backend_event *out, size_t max,
                     uint64_t *ret_next)
 {

@@ -10,8 +10,8 @@ struct fanout_batch {
     backend_reply_fn fn;
     void *ctx;
     size_t count, unanswered;
-    struct op *ops; /* what the stores were given, those of one store together */
-    _Alignas(max_align_t) char calls[]; /* each owner->call_bytes */
+    struct op *ops;                     /* operations as the stores get them, grouped by store */
+    _Alignas(max_align_t) char calls[]; /* each has owner->call_bytes */
 };
 
 static struct fanout_call *call_at(struct fanout_batch *batch, size_t i)
@@ -96,7 +96,7 @@ void fanout_deliver_lost(struct fanout_call *c)
     struct reply lost = {.outcome = OUT_UNKNOWN};
     if (op_is_query(c->op->kind)) {
         lost.outcome = OUT_UNAVAILABLE;
-        lost.note = "no memory for the answer";
+        lost.note = "out of memory for the reply";
     }
     fanout_deliver(c, &lost);
 }
@@ -159,7 +159,7 @@ static void plan_calls(struct fanout_batch *batch, const struct op *ops)
     }
 }
 
-/* Passes the store its operations, in order; `to` has room for them. Returns how many they are. */
+/* Passes the store its operations, in order; `to` has room for them. Returns their number. */
 static size_t submit_part(struct fanout_batch *batch, unsigned index, struct op *to)
 {
     size_t n = 0;

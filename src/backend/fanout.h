@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fan-out: what the wrappers that own several stores (router, failover) have in common. It takes a
- * batch apart, passes each store its operations in one submit, and gives each operation its reply.
+/* Fan-out: what the wrappers that own several stores (router, failover) have in common. It splits a
+ * batch, passes each store its operations in one submit, and gives each operation its reply.
  *
  * An operation becomes a call. The owner's plan() says which store gets it and fills `inner`. When
  * that store has replied, the owner's replied() either delivers a reply (fanout_deliver), or
- * changes `store` and `inner` and asks once more (fanout_ask). A call without a store, and one that
- * its store did not take, goes to not_taken() in the next iteration of the loop, because a submit
- * must not call back before it returns.
+ * changes `store` and `inner` and submits the call again (fanout_ask). A call without a store, and
+ * one that its store did not take, goes to not_taken() in the next iteration of the loop, because a
+ * submit must not call back before it returns.
  *
  * Order. The operations of one batch that go to the same store at first keep their order there. A
- * call that is asked again is submitted alone, so there is no order between stores. */
+ * call that is submitted again is submitted alone, so there is no order between stores. */
 #pragma once
 
 #include <limits.h>
@@ -26,15 +26,15 @@ struct fanout_batch;
 struct fanout_call {
     struct fanout_batch *batch;
     const struct op *op;      /* the caller's */
-    struct op inner;          /* as the store is given it */
-    unsigned store;           /* index of the store that is asked; FANOUT_NO_STORE = none */
-    struct arena arena;       /* of the reply; freed when it was delivered */
-    struct fanout_call *next; /* among those of the next iteration */
+    struct op inner;          /* as the store gets it */
+    unsigned store;           /* index of the store that gets it; FANOUT_NO_STORE = none */
+    struct arena arena;       /* of the reply; freed after it was delivered */
+    struct fanout_call *next; /* in the list for the next iteration */
 };
 
 struct fanout_owner {
     size_t call_bytes; /* of the owner's call */
-    /* NULL = it is not open, or not any more. */
+    /* NULL = the store is not open. */
     struct backend *(*store)(const struct fanout *f, unsigned index);
     /* Fills inner and returns the index of the store, or FANOUT_NO_STORE. The rest of the call is
      * zero. */
@@ -42,7 +42,7 @@ struct fanout_owner {
     void (*replied)(struct fanout_call *c, const struct reply *reply);
     void (*not_taken)(struct fanout_call *c);
     void (*call_done)(struct fanout_call *c); /* frees what the owner added; may be NULL */
-    /* Once in each iteration that fanout_wake, or a call without a store, asked for. */
+    /* Called once in each iteration that fanout_wake or a call without a store requested. */
     void (*iteration)(struct fanout *f);
 };
 
@@ -51,43 +51,43 @@ struct fanout {
     void *ctx; /* the wrapper */
     unsigned store_count;
     unsigned open;  /* stores that are not closed; the owner counts them */
-    bool closing;   /* set by the owner: nothing more is taken */
-    uv_idle_t idle; /* runs while something is due in the next iteration; data is the fan-out */
+    bool closing;   /* set by the owner: no further calls are accepted */
+    uv_idle_t idle; /* active while there is work for the next iteration; data is the fan-out */
     struct fanout_call *later, **later_end;
 };
 
-/* The owner closes f->idle once fanout_is_done. */
+/* The owner closes f->idle when fanout_is_done returns true. */
 void fanout_init(struct fanout *f, const struct fanout_owner *owner, void *ctx,
                  unsigned store_count, uv_loop_t *loop);
-/* It is closing, all stores are closed, and all calls are answered. */
+/* True when the owner is closing, all stores are closed, and all calls have their replies. */
 bool fanout_is_done(const struct fanout *f);
 void fanout_wake(struct fanout *f);
 
-/* As backend_submit. Once one store has taken its part there is no way back: what another does not
- * take goes to not_taken(). */
+/* As backend_submit. After one store has taken its part, the batch cannot be refused any more:
+ * operations that another store does not take go to not_taken(). */
 MUST_CHECK int fanout_submit(struct fanout *f, const struct op *ops, size_t count,
                              backend_reply_fn fn, void *ctx);
-/* Passes c->inner to c->store. -ERR_CLOSED, or what the store says: it was not taken. */
+/* Passes c->inner to c->store. -ERR_CLOSED, or the error of the store: it was not taken. */
 MUST_CHECK int fanout_ask(struct fanout_call *c);
-/* The call is over; its batch may be gone afterwards. */
+/* Ends the call; its batch may be freed. */
 void fanout_deliver(struct fanout_call *c, const struct reply *reply);
-/* There is no memory to tell the reply, whatever it was. */
+/* There is no memory for the reply, so its content is lost. */
 void fanout_deliver_lost(struct fanout_call *c);
 /* The owner of the fan-out that the call belongs to. */
 void *fanout_ctx(const struct fanout_call *c);
 
-/* As backend_settle, of the stores whose bits (1 << index) are set. */
+/* As backend_settle, for the stores whose bits (1 << index) are set. */
 MUST_CHECK int fanout_settle(struct fanout *f, uint64_t stores, backend_closed_fn fn, void *ctx);
 
-/* How numbers of a store become those that callers see. */
+/* Converts the numbers of a store to those that callers see. */
 struct fanout_numbers {
     uint64_t (*seq)(const void *store, uint64_t seq);      /* of jobs and notices; 0 stays 0 */
-    uint32_t (*queue)(const void *store, uint32_t number); /* NULL = they stay as they are */
+    uint32_t (*queue)(const void *store, uint32_t number); /* NULL = they are the same */
     const void *store;
 };
-/* Arrays that change are copied into the arena. 0 or -ERR_NOMEM. */
+/* Arrays that change are copied into the arena. Returns 0 or -ERR_NOMEM. */
 MUST_CHECK int fanout_renumber(struct reply *reply, const struct fanout_numbers *numbers,
                                struct arena *a);
 
-/* For those who close a store and do not wait for it. */
+/* For callers that close a store and do not wait for it. */
 void fanout_ignore_closed_cb(void *ctx);

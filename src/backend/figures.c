@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The figures of several backends as one; for wrappers. */
+/* Adds up the figures of several backends; for wrappers. */
 #include "backend/backend_impl.h"
 
 #define FIELD(name) offsetof(struct backend_figures, name)
 
-/* Every uint64_t that is a sum. */
+/* Every uint64_t that is summed. */
 static const size_t sums[] = {
     FIELD(position),
     FIELD(durable),
@@ -72,7 +72,7 @@ void figures_add(struct backend_figures *to, const struct backend_figures *from)
         to->by_state[i] += from->by_state[i];
     histogram_join(&to->commit_us, &from->commit_us);
     histogram_join(&to->commit_records, &from->commit_records);
-    /* One without a limit makes a sum without one. */
+    /* If one of them has no limit, the sum has none. */
     to->capacity = to->capacity && from->capacity ? to->capacity + from->capacity : 0;
     to->clock_suspect = to->clock_suspect || from->clock_suspect;
     to->disk_full = to->disk_full || from->disk_full;

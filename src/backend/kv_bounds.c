@@ -5,7 +5,7 @@
 
 #include "core/kvkey.h"
 
-/* The text with one byte behind it. */
+/* The text with one byte appended. */
 static int with(struct arena *arena, struct span text, unsigned char last, struct span *ret)
 {
     char *copy = arena_alloc(arena, text.len + 1);
@@ -34,7 +34,7 @@ int kv_bounds_of(const struct op_kv_list *query, struct arena *arena, struct kv_
             ret->end = query->after;
         return 0;
     }
-    rc = with(arena, query->after, 0, &beyond); /* nothing lies between the two */
+    rc = with(arena, query->after, 0, &beyond); /* no key lies between the two */
     if (rc == 0 && span_order(beyond, ret->low) > 0)
         ret->low = beyond;
     return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a list of keys asks for, as one range of bytes: the same for every store. */
+/* Converts the query of a list of keys to one range of bytes, in the same way for every store. */
 #pragma once
 
 #include "base/containers/arena.h"
@@ -7,10 +7,10 @@
 #include "ops/op.h"
 
 struct kv_bounds {
-    struct span low; /* the least key … */
-    struct span end; /* … and that which it ends before */
+    struct span low; /* the first key of the range */
+    struct span end; /* the key before which the range ends */
 };
 
-/* Prefix, range and cursor together. The bytes are the query's or in the arena. */
+/* Combines prefix, range and cursor. The bytes belong to the query or to the arena. */
 MUST_CHECK int kv_bounds_of(const struct op_kv_list *query, struct arena *arena,
                             struct kv_bounds *ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same walk over the reply runs twice: with no block it adds up the room, then it copies. */
+/* The same code visits the reply twice: without a block it adds up the size, then it copies. */
 #include "backend/reply_copy.h"
 
 #include <stdalign.h>
@@ -11,11 +11,11 @@
 #include "core/job_texts.h"
 
 struct block {
-    char *at; /* NULL: only measuring */
+    char *at; /* NULL = only measuring */
     size_t used;
 };
 
-/* Room for `size` bytes and a copy of them in it; NULL while measuring. */
+/* Reserves `size` bytes and copies them; NULL while measuring. */
 static void *place(struct block *b, const void *from, size_t size, size_t align)
 {
     b->used = (b->used + align - 1) / align * align;
@@ -252,7 +252,7 @@ static const struct hour_view *place_hours(struct block *b, const struct reply *
     return from->hour_count > 0 ? to : NULL;
 }
 
-/* What the struct of the reply's family points to; `r` is a copy of `from`. */
+/* Copies what the struct of the reply's family points to; `r` is a copy of `from`. */
 static void place_family(struct block *b, const struct reply *from, struct reply *r)
 {
     switch (reply_family(from)) {

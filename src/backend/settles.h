@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of backend_settle that wait for their answer, in the order they came. For backends. */
+/* The outstanding calls of backend_settle, in the order in which they came. For backends. */
 #pragma once
 
 #include "backend/backend.h"
@@ -9,7 +9,7 @@ struct settle {
     void *ctx;
     void *owner;
     bool worked;       /* what was due has been done … */
-    uint64_t position; /* … with this record as the last */
+    uint64_t position; /* … and this is its last record */
     struct settle *next;
 };
 
@@ -17,12 +17,12 @@ struct settles {
     struct settle *first;
 };
 
-/* NULL when there is no memory. */
+/* NULL if there is no memory. */
 struct settle *settles_add(struct settles *s, void *owner, backend_closed_fn fn, void *ctx);
-/* Takes one back that was never begun. */
+/* Removes a call that was never started. */
 void settles_drop(struct settles *s, struct settle *one);
-/* Takes those off that have worked and whose position is at most `upto`, then calls them, in order;
- * what they settle in turn waits for the next time. */
+/* Removes the calls that have worked and whose position is at most `upto`, then calls them back in
+ * order. A settle that a callback starts waits for the next call of this function. */
 void settles_end(struct settles *s, uint64_t upto);
-/* All of them: the backend closes. */
+/* Ends all of them, because the backend closes. */
 void settles_end_all(struct settles *s);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operators want to read in the log: jobs that died, queues that run deep,
- * schedules that fail. A listener like any
- * other, so each line is about something durable. */
+/* Log lines for operators: jobs that died, queues that reached warn_depth, schedules that fail. It
+ * is a listener like any other, so each line is about something durable. */
 #include "broker/broker_impl.h"
 #include "core/headers.h"
 #include "core/id.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pass lists the breakers and asks for the deletion of those that look unused. The backend
- * decides again when it deletes one, since it may have been used in between
- * (op_breaker.only_unused). */
+/* A pass lists the breakers and requests the deletion of those that seem unused. The backend checks
+ * again when it deletes one, because it may have been used in between (op_breaker.only_unused). */
 #include "broker/breaker_sweep.h"
 
 #include "base/check.h"
@@ -15,8 +14,8 @@ struct breaker_sweep {
     struct broker *broker;
     void (*idle)(void *ctx);
     void *ctx;
-    struct wall_time last; /* begin of the last pass; 0 = none yet */
-    size_t waits;          /* replies that are missing */
+    struct wall_time last; /* start of the last pass; 0 = none yet */
+    size_t waits;          /* outstanding replies */
     struct op list, deletes[DELETES_MAX];
     struct arena names;
 };
@@ -57,7 +56,7 @@ static void answered(struct breaker_sweep *s)
 
 static void deleted_cb(void *ctx, const struct reply *r)
 {
-    (void)r; /* one that could not be deleted is found again by a later pass */
+    (void)r; /* a breaker that could not be deleted is found again by a later pass */
     answered(ctx);
 }
 

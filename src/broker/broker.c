@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches: what one turn of the loop brought goes to the backend together.
+/* Batches: the operations of one iteration of the loop go to the backend together.
  *
- * The prepare handle submits right before the loop would wait for input. libuv runs prepare handles
- * from the newest to the oldest, so a broker opened after its backend submits before the backend's
- * own end of turn: one commit for all of it, no turn lost. While ops are collected an idle handle
- * is active, which costs no system call and makes the loop come round without sleeping. */
+ * The prepare handle submits just before the loop would wait for input. libuv runs prepare handles
+ * from the newest to the oldest, so a broker opened after its backend submits before the backend
+ * ends its iteration: there is one commit for all of it, and no iteration is lost. While ops are
+ * being collected an idle handle is active, which costs no system call and prevents the loop from
+ * sleeping. */
 #include "broker/broker.h"
 
 #include <string.h>
@@ -134,7 +135,7 @@ static void reply_cb(void *ctx, const struct reply *reply)
     deliver(ctx, reply);
 }
 
-/* Answers made here, without the backend. */
+/* Replies without the backend. */
 static void answer_all(struct broker_batch *t, enum outcome outcome, const char *note)
 {
     size_t count = t->count;
@@ -146,7 +147,7 @@ static void answer_all(struct broker_batch *t, enum outcome outcome, const char 
     }
 }
 
-/* ---- one turn ---- */
+/* ---- one iteration ---- */
 
 void broker_submit_open(struct broker *b)
 {
@@ -198,7 +199,7 @@ void broker_wake(struct broker *b)
         uv_idle_start(&b->idle, idle_cb);
 }
 
-/* Makes room in the batch of this turn, and sees to it that the turn ends. */
+/* Makes room in the batch of this iteration, and makes sure that the iteration ends. */
 static int collect(struct broker *b, struct broker_batch **which, size_t count)
 {
     if (!*which)
@@ -240,7 +241,7 @@ int broker_submit(struct broker *b, const struct op *ops, size_t count, broker_r
     return 0;
 }
 
-/* ---- news ---- */
+/* ---- new events ---- */
 
 static void news_cb(void *ctx)
 {
@@ -261,7 +262,7 @@ void broker_want_news(struct broker *b)
 static void handles_init(struct broker *b)
 {
     uv_loop_t *loop = b->config.loop;
-    /* These cannot fail: they only fill memory. */
+    /* These cannot fail: they only initialise memory. */
     CHECK(uv_prepare_init(loop, &b->prepare) == 0 && uv_idle_init(loop, &b->idle) == 0);
     CHECK(uv_timer_init(loop, &b->retry_timer) == 0 && uv_timer_init(loop, &b->claims.timer) == 0);
     CHECK(uv_timer_init(loop, &b->workers.timer) == 0 &&
@@ -396,7 +397,7 @@ void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx)
     broker_maybe_closed(b);
 }
 
-/* ---- small answers ---- */
+/* ---- simple queries ---- */
 
 void broker_figures(const struct broker *b, struct broker_figures *ret)
 {
@@ -486,7 +487,7 @@ const char *broker_backend_kind(const struct broker *b)
     return backend_kind(b->config.backend);
 }
 
-/* Of the stores that are in Redis, each has to answer. */
+/* Each of the stores that are in Redis must answer. */
 static bool redis_stores(const struct broker *b, bool *ret_up)
 {
     struct backend_store s;

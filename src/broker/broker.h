@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The broker: the use cases, for APIs.
  *
- * Requests and answers are those of backend/op.h: an op and all it points to stays with the caller
- * and unchanged until its reply; a reply is valid only during the call that delivers it. The broker
- * collects what one turn of the loop brought and submits it as one batch, so nothing is ever called
- * back before the function that asked returns.
+ * Requests and replies are those of ops/op.h: the caller keeps an op and everything it points to
+ * valid and unchanged until its reply; a reply is valid only during the call that delivers it. The
+ * broker collects the operations of one iteration of the loop and submits them as one batch, so
+ * nothing is ever called back before the requesting function returns.
  *
  * On top of a backend it parks claims that wait, feeds streams, counts, remembers workers, refuses
- * enqueues while it drains, and gives back what a lost answer may have taken. */
+ * enqueues while it drains, and releases jobs that a lost reply may have claimed. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,37 +33,38 @@ struct broker_label {
 struct broker_webhooks {
     struct webhook_policy policy; /* what it points to is borrowed */
     uint32_t concurrency;         /* deliveries at once, ≥ 1 */
-    uint64_t give_up_ms;          /* a notice that is older is not tried again */
+    uint64_t give_up_ms;          /* an older notice is not tried again */
     struct breaker_rules breaker;
 };
 
 struct broker_config {
     uv_loop_t *loop;
     struct clock clock;
-    struct clock_manual *test_clock; /* the clock behind `clock` when it moves by hand, else NULL */
+    struct clock_manual *test_clock; /* the clock behind `clock` if it is manual, otherwise NULL */
     const struct log *log;           /* may be NULL */
     struct backend *backend;         /* not owned; outlives the broker */
     const struct broker_label *labels; /* NULL = high 10, normal 0, low -10 */
     size_t label_count;
     uint32_t silent_ms; /* a worker that made no request for this long is silent; 0 = 60,000 */
     const struct broker_webhooks
-        *webhooks; /* NULL = conditions are not watched, notices not sent */
+        *webhooks; /* NULL = conditions are not evaluated and notices not sent */
 };
 
 MUST_CHECK int broker_open(const struct broker_config *config, struct broker **ret);
-/* Ends waiting claims (empty) and streams, gives back what nobody will get, waits for everything
- * outstanding, then calls fn; b is gone then. The backend stays. */
+/* Ends waiting claims (empty) and streams, releases jobs that no client will get, waits for
+ * everything outstanding, frees b, then calls fn. The backend stays open. */
 void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx);
-/* From here on enqueues are refused, waiting claims are answered at once with what is there,
- * streams end and hand their jobs back uncounted. Everything that drains goes on. */
+/* From now on enqueues are refused, waiting claims are answered at once with the jobs that are
+ * ready, and streams end and release their jobs uncounted. Operations that empty queues continue.
+ */
 void broker_drain(struct broker *b);
 bool broker_draining(const struct broker *b);
 
 /* ---- everything but claims ---- */
 
 typedef void (*broker_reply_fn)(void *ctx, const struct reply *reply);
-/* One reply an op; op.tag comes back. -ERR_NOMEM, -ERR_CLOSED: nothing was taken. Never OP_CLAIM.
- */
+/* One reply for each op, with its op.tag. -ERR_NOMEM, -ERR_CLOSED: nothing was taken. Never
+ * OP_CLAIM. */
 MUST_CHECK int broker_submit(struct broker *b, const struct op *ops, size_t count,
                              broker_reply_fn fn, void *ctx);
 
@@ -71,42 +72,45 @@ MUST_CHECK int broker_submit(struct broker *b, const struct op *ops, size_t coun
 
 struct broker_claim;
 #define BROKER_WAIT_FOREVER UINT32_MAX
-/* Takes jobs now, or waits up to wait_ms (real time, also under a test clock) for the first; fn is
- * called once, with OUT_OK and no jobs when the wait ran out. Waiting claims of a queue are served
- * first come, first served; each job that becomes ready wakes one. `want` is copied; its nonce is
- * the broker's. *ret stays valid until fn was called. */
+/* Takes jobs now, or waits up to wait_ms (real time, also under a test clock) for the first one; fn
+ * is called once, with OUT_OK and no jobs if the wait has expired. Waiting claims of a queue are
+ * served first come, first served; each job that becomes ready wakes one. `want` is copied; the
+ * broker sets its nonce. *ret stays valid until fn was called. */
 MUST_CHECK int broker_claim(struct broker *b, const struct op_claim *want, uint32_t wait_ms,
                             broker_reply_fn fn, void *ctx, struct broker_claim **ret);
-/* The client is gone: fn will not be called; jobs it may have been given go back, uncounted. */
+/* The client has disconnected: fn will not be called; jobs that it may have been given are
+ * released, uncounted. */
 void broker_claim_cancel(struct broker *b, struct broker_claim *c);
-/* The client waits no longer, but still hears: fn is called now if c waits for a job, else with
- * what it was asking for. */
-void broker_claim_hurry(struct broker *b, struct broker_claim *c);
-/* The answer to a claim did not reach the client: its jobs go back, uncounted. */
+/* The client waits no longer, but still expects a reply: fn is called now if c waits for a job,
+ * otherwise with the reply to the outstanding operation. */
+void broker_claim_end_wait(struct broker *b, struct broker_claim *c);
+/* The reply to a claim did not reach the client: its jobs are released, uncounted. */
 struct broker_held {
     uint64_t seq;
     struct job_token token;
 };
 void broker_give_back(struct broker *b, const struct broker_held *jobs, size_t count);
 
-/* ---- streams: claims that go on, bound to a connection ---- */
+/* ---- streams: repeated claims, bound to a connection ---- */
 
 struct broker_stream;
 struct broker_stream_config {
     struct span queue;  /* copied */
     struct span worker; /* copied */
     uint32_t lease_ms;
-    uint32_t prefetch; /* jobs handed out and not ended yet, at most; 1 … 1,000 */
-    /* A job for the client; the view holds its body. false: it cannot be written (it is released,
-     * uncounted, and the stream stops asking until broker_stream_resume). */
+    uint32_t prefetch; /* limit of jobs delivered and not ended yet; 1 … 1,000 */
+    /* A job for the client; the view has its body. false: it cannot be written (it is released,
+     * uncounted, and the stream makes no further claims until broker_stream_resume). */
     bool (*job)(void *ctx, const struct job_view *job);
-    void (*ended)(void *ctx); /* the broker drains or closes: end the connection; not after close */
+    /* the broker drains or closes: end the connection; not called after close */
+    void (*ended)(void *ctx);
     void *ctx;
 };
 MUST_CHECK int broker_stream_open(struct broker *b, const struct broker_stream_config *config,
                                   struct broker_stream **ret);
 void broker_stream_resume(struct broker_stream *s);
-/* lost: the connection broke; what it held counts as a crash. Else it goes back uncounted. */
+/* lost: the connection was lost; the jobs that it held count as crashed. Otherwise they are
+ * released uncounted. */
 void broker_stream_close(struct broker_stream *s, bool lost);
 
 /* ---- events ---- */
@@ -115,42 +119,44 @@ struct broker_event {
     struct job_texts; /* of its job: those that events show; its members are members of this struct
                        */
     struct backend_event event;
-    struct span progress;     /* of an event of progress: as it is by then; empty = not known */
-    const struct kv_view *kv; /* a key as it is, when values are wanted; NULL = not known */
+    struct span progress; /* of a progress event: the present value; empty = not known */
+    /* the present value of a key, if values are wanted; NULL = not known */
+    const struct kv_view *kv;
 };
 
 struct broker_listener;
 struct broker_listener_config {
     struct span queue; /* empty = all; copied */
     uint64_t kinds;    /* mask of 1 << enum event_kind; 0 = all */
-    /* Events of keys: only of those with this prefix (encoded), copied; with values, each comes
-     * with what the key has by then, and a change that a later one has overtaken may be left out.
+    /* Events of keys: only of those with this prefix (encoded), copied. With values, each event has
+     * the present value of the key, and a change that was replaced by a later one may be left out.
      */
     struct span prefix;
     bool values;
-    bool no_texts; /* texts of jobs are not needed: none is read from the store */
-    bool resume;   /* begin behind `after`; else with what happens from now on */
+    bool no_texts; /* texts of jobs are not needed and not read from the store */
+    bool resume;   /* begin after `after`; otherwise with the next event */
     uint64_t after;
-    /* false: no room now; the same event comes again after broker_listener_resume. */
+    /* false: no room now; the same event is delivered again after broker_listener_resume. */
     bool (*event)(void *ctx, const struct broker_event *event);
-    /* Events between the last one and `oldest` are lost to this listener. Same return. */
+    /* Events between the last one and `oldest` are lost to this listener. Same return value. */
     bool (*gap)(void *ctx, uint64_t oldest);
-    /* Everything that has happened so far was delivered, or was not wanted; NULL = nothing to do */
+    /* Everything that has happened so far was delivered, or was not wanted; NULL = not called */
     void (*caught_up)(void *ctx);
-    void (*ended)(void *ctx); /* the broker drains: end the connection; NULL = nothing to do */
+    void (*ended)(void *ctx); /* the broker drains: end the connection; NULL = not called */
     void *ctx;
 };
 MUST_CHECK int broker_listen(struct broker *b, const struct broker_listener_config *config,
                              struct broker_listener **ret);
 void broker_listener_resume(struct broker_listener *l);
-/* Whether it has delivered what it knows of; *ret_after: the id of the last event it has seen. */
+/* Whether it has delivered all events that it knows; *ret_after: the id of the last event that it
+ * has seen. */
 bool broker_listener_at_rest(const struct broker_listener *l, uint64_t *ret_after);
-size_t broker_listener_bytes(void);                    /* memory that a listener takes */
-void broker_listener_close(struct broker_listener *l); /* NULL allowed */
+size_t broker_listener_bytes(void);                    /* size of a listener in memory */
+void broker_listener_close(struct broker_listener *l); /* NULL is allowed */
 
 /* ---- figures ---- */
 
-/* Of one queue, since start, as seen by this server. */
+/* Figures of one queue since the start, as seen by this server. */
 struct broker_queue_figures {
     struct span queue;
     struct histogram waited_us; /* ready until claimed */
@@ -160,29 +166,30 @@ struct broker_queue_figures {
 /* Calls fn for each queue seen so far (at most 10,000), in no order. */
 void broker_queue_figures(const struct broker *b,
                           void (*fn)(void *ctx, const struct broker_queue_figures *f), void *ctx);
-/* false: nothing seen of this queue yet. */
+/* false: nothing has been seen of this queue yet. */
 bool broker_queue_figures_of(const struct broker *b, struct span queue,
                              struct broker_queue_figures *ret);
 
 struct broker_figures {
     uint64_t waiting;                        /* claims parked now */
-    uint64_t streams, listeners, heartbeats; /* heartbeats: that wait */
-    uint64_t workers;                        /* that this node remembers */
+    uint64_t streams, listeners, heartbeats; /* heartbeats: those that wait */
+    uint64_t workers;                        /* known to this node */
     uint64_t batches, ops;                   /* submitted so far */
     bool draining;
-    /* webhooks, since start: delivered, failed, of those refused for their address; and now */
+    /* webhooks, since the start: delivered, failed, those of the failed ones that were refused for
+     * their address; and in progress now */
     uint64_t notices_delivered, notices_failed, notices_refused, notices_under_way;
 };
 void broker_figures(const struct broker *b, struct broker_figures *ret);
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret);
 void broker_cluster(const struct broker *b, struct backend_cluster *ret);
-/* backend_store: of each store by itself, where there are several. */
+/* backend_store: each store separately, if there are several. */
 bool broker_store(const struct broker *b, unsigned index, struct backend_store *ret);
 bool broker_answers(const struct broker *b); /* backend_answers */
 unsigned broker_caps(const struct broker *b);
 const char *broker_backend_kind(const struct broker *b);
 /* Whether jobs are in Redis, are dispatched to it, or are in the shared store behind failover; and
- * whether that answers. */
+ * whether that server answers. */
 bool broker_uses_redis(const struct broker *b, bool *ret_up);
 
 #define WORKER_HOST_BYTES 200
@@ -190,24 +197,24 @@ bool broker_uses_redis(const struct broker *b, bool *ret_up);
 
 enum broker_worker_state {
     WORKER_ACTIVE,
-    WORKER_SILENT,  /* no request for the time that is set, be it idle or not */
-    WORKER_STOPPED, /* it said so, and holds no job */
+    WORKER_SILENT,  /* no request for silent_ms, whether it holds jobs or not */
+    WORKER_STOPPED, /* it announced that it stops, and holds no job */
 };
 
 struct broker_worker {
-    struct span name, host, version; /* host and version: as heartbeats tell; empty = not told */
-    uint32_t pid;                    /* 0 = not told */
+    struct span name, host, version; /* host and version: from heartbeats; empty = not known */
+    uint32_t pid;                    /* 0 = not known */
     enum broker_worker_state state;
     struct wall_time last_seen; /* 0 = not since the start */
     uint64_t running;
-    struct job_ref held[WORKER_HELD_SHOWN]; /* some of what it runs */
+    struct job_ref held[WORKER_HELD_SHOWN]; /* some of its running jobs */
     uint32_t held_count;
-    uint64_t claimed, done, failed, released; /* as the nodes have seen it */
-    bool told; /* heartbeats tell its own numbers, which are shown instead: */
+    uint64_t claimed, done, failed, released; /* as seen by the nodes */
+    bool told; /* heartbeats contain its own numbers, which are shown instead: */
     uint64_t told_done, told_failed;
-    bool stopped;                             /* said the last heartbeat */
-    struct wall_time held_until, waits_until; /* ends of its longest lease, of a request that waits
-                                                 for a reply; 0 = none */
+    bool stopped; /* according to the last heartbeat */
+    /* ends of its longest lease and of a request that waits for a reply; 0 = none */
+    struct wall_time held_until, waits_until;
 };
 /* One call with all of them, by name (at most 10,000). */
 typedef void (*broker_workers_fn)(void *ctx, const struct broker_worker *workers, size_t count,
@@ -236,7 +243,7 @@ struct broker_heartbeat_in {
 };
 
 struct broker_heartbeat_result {
-    enum outcome refused; /* OUT_OK; else what the store said to one of the leases */
+    enum outcome refused; /* OUT_OK; otherwise the outcome of one of the leases */
     const struct job_ref *cancel, *lost;
     size_t cancel_count, lost_count;
 };
@@ -244,32 +251,32 @@ struct broker_heartbeat_result {
 struct broker_heartbeat;
 typedef void (*broker_heartbeat_fn)(void *ctx, const struct broker_heartbeat_result *result);
 /* Registers the worker and renews its leases in one batch; calls fn once, when one of them is lost
- * or to be cancelled, else when the wait is over. `in` is copied. A lease may be told as lost that
- * its holder has just ended through another node. *ret stays valid until fn was called.
- * -ERR_CLOSED: the broker drains. */
+ * or to be cancelled, otherwise when the wait has expired. `in` is copied. A lease may be reported
+ * as lost although its holder has just ended it through another node. *ret stays valid until fn was
+ * called. -ERR_CLOSED: the broker drains. */
 MUST_CHECK int broker_heartbeat(struct broker *b, const struct broker_heartbeat_in *in,
                                 broker_heartbeat_fn fn, void *ctx, struct broker_heartbeat **ret);
-/* The client is gone: fn will not be called. */
+/* The client has disconnected: fn will not be called. */
 void broker_heartbeat_cancel(struct broker_heartbeat *h);
 
 /* ---- webhooks ---- */
 
-/* NULL: nothing is known against this URL. Else why its address may not be called ("loopback", …);
- * of names that is known only when a notice is sent. */
+/* NULL: this URL may be called as far as known. Otherwise why its address may not be called
+ * ("loopback", …); names are checked only when a notice is sent. */
 const char *broker_webhook_refused(const struct broker *b, struct span url);
 /* The defaults of the settings breaker.*. */
 struct breaker_rules broker_breaker_rules(const struct broker *b);
 
 /* ---- schedules ---- */
 
-/* From here on schedules are fired when they are due. Their definitions are changed with
- * broker_submit; next_at of a put or resume is the broker's to fill in. */
+/* From now on schedules are fired when they are due. Their definitions are changed with
+ * broker_submit; the broker fills in next_at of a put or resume. */
 void broker_schedules_start(struct broker *b);
-/* Completes a definition (start_at, and how it takes changes of the zone's offset unless that was
- * given) and checks it, its zone included. -ERR_INVALID with a note. */
+/* Completes a definition (start_at, and how it treats changes of the zone's offset unless that was
+ * given) and checks it, including its zone. -ERR_INVALID with a note. */
 MUST_CHECK int broker_schedule_fill(struct broker *b, struct schedule_spec *spec, bool has_gap,
                                     bool has_fold, struct err_note *note);
-/* The next times after this one. */
+/* A time at which a schedule is due. */
 struct broker_firing {
     struct wall_time at;
     int32_t offset_s; /* of the local time, seconds east of UTC */
@@ -289,16 +296,16 @@ MUST_CHECK int broker_compact(struct broker *b, const struct compact_request *re
                               struct err_note *note);
 void broker_compact_cancel(struct broker *b);
 
-/* ---- words and time ---- */
+/* ---- labels and time ---- */
 
 /* The priority of a label; false: unknown. */
 bool broker_label_find(const struct broker *b, struct span name, int64_t *ret);
-/* Label i, or NULL past the last; for error messages. */
+/* Label i, or NULL after the last; for error messages. */
 const struct broker_label *broker_label_at(const struct broker *b, size_t i);
-struct now broker_now(const struct broker *b); /* its wall time is the store's */
+struct now broker_now(const struct broker *b); /* its wall time is that of the store */
 bool broker_has_test_clock(const struct broker *b);
 /* Moves the test clock and calls fn when everything that became due has happened, schedules in
- * order and each at its time. -ERR_INVALID when there is no test clock. */
+ * order and each at its time. -ERR_INVALID if there is no test clock. */
 MUST_CHECK int broker_clock_advance(struct broker *b, int64_t ms, void (*fn)(void *ctx), void *ctx);
-/* The same without passing through the time between: what schedules missed there is misfired. */
+/* The same without passing through the time in between: firing times that it skips are misfires. */
 MUST_CHECK int broker_clock_jump(struct broker *b, int64_t ms, void (*fn)(void *ctx), void *ctx);

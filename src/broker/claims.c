@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claims, and those that wait for a job.
  *
- * A claim that may wait is first linked to every queue it names (which watches them), then asked:
- * so a job that becomes ready after the empty answer gives a signal. A signal asks again for the
- * first waiter of that queue only. One signal may stand for many jobs, so each claim that got jobs
- * asks for the next two waiters; the first empty answer ends the chain. Waiters keep their place in
- * the line until they have a job.
+ * A claim that may wait is first linked to every queue it names (which watches them), then
+ * submitted: a job that becomes ready after the empty reply therefore causes a signal. A signal
+ * repeats the claim of the first waiter of that queue only. One signal may stand for many jobs, so
+ * each claim that got jobs wakes the next two waiters; the first empty reply ends the chain.
+ * Waiters keep their place in the line until they have a job.
  *
- * Without memory to ask, a waiter keeps waiting, and a little later every line is asked anew.
+ * If there is no memory to submit, a waiter keeps waiting, and a little later the first waiter of
+ * every line is woken again.
  *
- * A newcomer that names only queues in whose lines somebody is parked joins those lines without
- * asking: the chain that feeds the others reaches it, and it cannot overtake. Those that are being
- * asked for have their turn before it anyway.
+ * A new claim that names only queues in whose lines a claim is parked joins those lines without
+ * being submitted: the chain that wakes the others reaches it, and it cannot overtake. Those that
+ * are submitted already come before it anyway.
  *
- * Deadlines are loop time: wait_ms is about the connection, not about the clock of the jobs. */
+ * Deadlines are in loop time: wait_ms concerns the connection, not the clock of the jobs. */
 #include <string.h>
 
 #include "base/check.h"
@@ -23,12 +24,12 @@
 
 #define WATCHES_IDLE_MAX 1024
 #define WAKE_NEXT 2
-#define WAKE_LOOK 64 /* claims under way that a chain looks past: it is about that wide */
+#define WAKE_LOOK 64 /* outstanding claims that a chain skips: about its width */
 #define STARVED_MS 50
 
 static void ask(struct broker_claim *c);
 
-/* ---- the queues somebody waits for ---- */
+/* ---- queues with waiting claims ---- */
 
 static void idle_unlink(struct claims *cs, struct watched *w)
 {
@@ -60,7 +61,7 @@ static void idle_link(struct broker *b, struct watched *w)
     }
 }
 
-/* Asks again for the first in line that has not been told already. */
+/* Repeats the claim of the first in line that has no signal yet. */
 static void wake(struct watched *w)
 {
     for (struct waiter_link *link = w->first; link; link = link->next) {
@@ -78,8 +79,8 @@ static void wake(struct watched *w)
     }
 }
 
-/* c got jobs of this line, so there may be more of them. Claims that were submitted after it found
- * what it left: they carry the chain on. Those from before it may have come too early. */
+/* c got jobs of this line, so there may be more of them. Claims that were submitted after it find
+ * what it left: they continue the chain. Those from before it may have come too early. */
 static void chain(const struct broker_claim *c, struct watched *w)
 {
     unsigned asked = 0, looked = 0;
@@ -98,7 +99,7 @@ static void chain(const struct broker_claim *c, struct watched *w)
     }
 }
 
-/* Submitted at once, the claim rides in the commit of the very job that woke it. */
+/* Submitted at once, so that the claim is part of the commit of the job that woke it. */
 static void signal_cb(void *ctx)
 {
     struct watched *w = ctx;
@@ -181,7 +182,7 @@ static void deadline_drop(struct broker_claim *c)
     c->deadline = 0;
 }
 
-/* ---- a claim's life ---- */
+/* ---- the life cycle of a claim ---- */
 
 static void set_state(struct broker_claim *c, enum claim_state state)
 {
@@ -196,7 +197,7 @@ static void set_state(struct broker_claim *c, enum claim_state state)
     c->state = state;
 }
 
-/* Out of every list; its memory, which the reply may point into, stays. */
+/* Removes it from every list; its memory, which the reply may point into, stays. */
 static void claim_leave(struct broker_claim *c)
 {
     struct claims *cs = &c->broker->claims;
@@ -232,7 +233,7 @@ static void finish_empty(struct broker_claim *c)
     finish(c, &none);
 }
 
-/* Whoever should have been asked is not known any more, so all lines get a signal. */
+/* It is not known any more which claims were not submitted, so all lines get a signal. */
 static void starved_wake(struct broker *b)
 {
     if (!b->claims.starved)
@@ -268,17 +269,17 @@ static void give_back_all(struct broker *b, const struct reply *r)
     }
 }
 
-/* What an op with an unknown outcome may have taken. */
+/* Releases the jobs that an op with an unknown outcome may have taken. */
 static void give_back_nonce(struct broker *b, uint64_t nonce)
 {
     struct op op = {.kind = OP_RELEASE_CLAIM, .release_claim = {.nonce = nonce}};
     broker_retry_release(b, &op);
 }
 
-/* Passes the wake-up on to those it stands in line with. */
+/* Passes the wake-up on to the others in its lines. */
 static void wake_others(struct broker_claim *c)
 {
-    c->signalled = true; /* so that none of them is for itself */
+    c->signalled = true; /* so that none of the signals is for itself */
     for (uint32_t i = 0; i < c->link_count; i++)
         wake(c->links[i].watched);
 }
@@ -323,7 +324,7 @@ static void got_trouble(struct broker_claim *c, const struct reply *r)
     if (r->outcome == OUT_UNKNOWN) {
         give_back_nonce(b, c->want.nonce);
         told.outcome = OUT_UNAVAILABLE;
-        told.note = "the store did not say whether the claim was made; it has been taken back";
+        told.note = "the store did not confirm the claim; its jobs are released";
     }
     wake_others(c);
     if (c->cancelled)
@@ -391,7 +392,7 @@ static struct broker_claim *claim_new(const struct op_claim *want)
     return c;
 }
 
-/* Takes a place in each line. *ret_behind: somebody is parked in every one of them. */
+/* Takes a place in each line. *ret_behind: a claim is parked in every one of them. */
 static int stand_in_line(struct broker_claim *c, bool *ret_behind)
 {
     bool behind = true;
@@ -466,7 +467,7 @@ void broker_claim_cancel(struct broker *b, struct broker_claim *c)
         c->cancelled = true;
 }
 
-void broker_claim_hurry(struct broker *b, struct broker_claim *c)
+void broker_claim_end_wait(struct broker *b, struct broker_claim *c)
 {
     CHECK(c->broker == b && !c->cancelled);
     deadline_drop(c);
@@ -475,7 +476,7 @@ void broker_claim_hurry(struct broker *b, struct broker_claim *c)
         finish_empty(c);
 }
 
-/* Whoever is told may cancel other claims: to write an answer may take memory from connections. */
+/* A callback may cancel other claims: writing a reply may free the memory of connections. */
 void claims_drain(struct broker *b)
 {
     struct claims *cs = &b->claims;
@@ -494,7 +495,7 @@ int claims_init(struct broker *b)
     map128_init(&cs->watched);
     heap_init(&cs->deadlines);
     cs->deadlines.moved = moved_cb;
-    /* Nonces of an earlier run must not come again: a late release_claim could hit them. */
+    /* Nonces of an earlier run must not be reused: a late release_claim could hit them. */
     int err = random_bytes(&cs->next_nonce, sizeof(cs->next_nonce));
     cs->next_nonce >>= 1;
     return err;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules that are about conditions: every queue they match is looked at once a second, and
- * what began or ceased to hold is told to the backend, which remembers it and makes the notices.
+/* Alert rules with conditions: every queue that they match is checked once a second, and a
+ * condition that began or ceased to hold is reported to the backend, which stores it and creates
+ * the notices.
  *
- * A pass goes through the queues page by page. What the backend says is raised is not asked for:
- * telling it something that it knows changes nothing, so after a start each condition is told once,
- * whichever way it stands.
+ * A pass reads the queues page by page. It does not ask the backend which conditions are raised:
+ * reporting what the backend already knows changes nothing, so after a start each condition is
+ * reported once, whether it holds or not.
  *
- * Of several stores those that answer are looked at. What a pass did not see because its store is
- * away stays as it is, and is remembered: nothing is cleared for being unseen then. */
+ * If there are several stores, those that answer are checked. A condition that a pass did not see
+ * because its store does not answer keeps its state: nothing is cleared because it was not seen. */
 #include <string.h>
 
 #include "base/check.h"
@@ -28,12 +29,12 @@ struct watch {
     struct hash128 key;
     struct condition condition;
     enum told told;
-    uint64_t pass; /* that saw it last */
+    uint64_t pass; /* the last one that saw it */
 };
 
 struct rule {
     struct alert_view view; /* texts in conditions.texts */
-    uint64_t scope;         /* of the keys of its watches; another one when the rule changes */
+    uint64_t scope;         /* part of the keys of its watches; changes with the rule */
 };
 
 struct waiter {
@@ -54,20 +55,20 @@ struct conditions {
     size_t watch_count;
     uint64_t passes;
     bool at_start;              /* no pass has ended yet */
-    struct wall_time last_pass; /* begin of the one before this */
-    struct now now;             /* of the pass under way */
+    struct wall_time last_pass; /* start of the previous one */
+    struct now now;             /* of the current pass */
     bool passing, again, closing;
-    bool left_out; /* the pass under way did not see the queues of all stores */
-    struct op op;  /* rules, then pages of queues */
-    char after[LIMIT_QUEUE_NAME_BYTES]; /* the last queue of the page before */
-    size_t edges;                       /* being told */
+    bool left_out;                      /* the current pass did not see the queues of all stores */
+    struct op op;                       /* rules, then pages of queues */
+    char after[LIMIT_QUEUE_NAME_BYTES]; /* the last queue of the previous page */
+    size_t edges;                       /* being reported */
     struct waiter *waiters;
 };
 
 static void pass_end(struct conditions *c);
 static void page_ask(struct conditions *c);
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 struct edge {
     struct conditions *owner;
@@ -83,7 +84,7 @@ static void edge_reply(void *ctx, const struct reply *r)
     struct watch *w = (struct watch *)(uintptr_t)map128_get(&c->by_key, edge->key);
     bool certain = r->outcome == OUT_OK || r->outcome == OUT_NOT_FOUND;
     if (w && !certain)
-        w->told = TOLD_NOTHING; /* the next pass tells it again */
+        w->told = TOLD_NOTHING; /* the next pass reports it again */
     if (r->outcome == OUT_INVALID)
         log_event(c->broker->config.log, LOG_WARN, "alert_not_raised", LOG_TEXT("why", r->note));
     mem_free(edge);
@@ -114,7 +115,7 @@ static bool edge_tell(struct conditions *c, const struct alert_view *alert, stru
     return true;
 }
 
-/* ---- watching ---- */
+/* ---- checking ---- */
 
 static struct hash128 key_of(const struct conditions *c, const struct rule *rule, struct span queue)
 {
@@ -181,7 +182,7 @@ static struct sighting sighting_of(const struct conditions *c, const struct queu
     };
 }
 
-/* Rules change elsewhere, too, and what is counted was counted before this node started. */
+/* Other nodes change rules, too, and the counters began before this node started. */
 static bool is_shared(const struct conditions *c)
 {
     return (backend_caps(c->broker->config.backend) & CAP_SHARED) != 0;
@@ -198,8 +199,8 @@ static void look_at_queue(struct conditions *c, const struct queue_view *q)
             look(c, &c->rules[i], q->name, &s, past);
 }
 
-/* Capacity is also the server's: for rules that match everything. */
-static void look_at_server(struct conditions *c)
+/* Capacity also exists for the whole server: for rules that match every queue. */
+static void check_server(struct conditions *c)
 {
     struct span none = {NULL, 0};
     struct backend_figures f;
@@ -227,9 +228,9 @@ void conditions_deep(struct conditions *c, struct span queue, uint64_t depth)
     }
 }
 
-/* ---- what is left over ---- */
+/* ---- conditions that were not seen ---- */
 
-/* Raised in a queue that is gone, or no longer matched: nobody will look at it again. */
+/* Raised in a queue that was deleted, or is no longer matched: it will not be checked again. */
 static void clear_unseen(struct conditions *c, const struct rule *rule)
 {
     for (uint32_t i = 0; i < rule->view.raised_count; i++) {
@@ -242,8 +243,8 @@ static void clear_unseen(struct conditions *c, const struct rule *rule)
     }
 }
 
-/* Watches that this pass did not come by. What one of them has raised is cleared by a pass that
- * looks at the rules first. */
+/* Watches that this pass did not reach. What one of them has raised is cleared by a pass that reads
+ * the rules first. */
 static void sweep(struct conditions *c)
 {
     struct watch **link = &c->watches;
@@ -267,13 +268,13 @@ static void forget_unseen(struct conditions *c)
     for (size_t i = 0; i < c->rule_count; i++)
         clear_unseen(c, &c->rules[i]);
     for (size_t i = 0; i < c->rule_count; i++)
-        c->rules[i].view.raised_count = 0; /* once for each look at the rules */
+        c->rules[i].view.raised_count = 0; /* once for each read of the rules */
     sweep(c);
 }
 
 /* ---- a pass ---- */
 
-static void tell_waiters(struct conditions *c)
+static void call_waiters(struct conditions *c)
 {
     while (c->waiters) {
         struct waiter *w = c->waiters;
@@ -282,7 +283,7 @@ static void tell_waiters(struct conditions *c)
         void *ctx = w->ctx;
         bool last = !c->waiters;
         mem_free(w);
-        fn(ctx); /* may free c when it was the last */
+        fn(ctx); /* may free c if it was the last */
         if (last)
             return;
     }
@@ -297,7 +298,7 @@ static void pass_end(struct conditions *c)
         conditions_pass(c, NULL, NULL);
         return;
     }
-    tell_waiters(c);
+    call_waiters(c);
 }
 
 static void pass_over(struct conditions *c)
@@ -327,7 +328,7 @@ static void page_reply(void *ctx, const struct reply *r)
         page_ask(c);
         return;
     }
-    look_at_server(c);
+    check_server(c);
     if (!c->left_out)
         forget_unseen(c);
     pass_over(c);
@@ -421,7 +422,7 @@ void conditions_changed(struct conditions *c)
     c->stale = true;
 }
 
-void conditions_anew(struct conditions *c)
+void conditions_report_again(struct conditions *c)
 {
     c->stale = true;
     for (struct watch *w = c->watches; w; w = w->next)

@@ -11,7 +11,7 @@
 #include "core/job_texts.h"
 #include "core/kvkey.h"
 
-/* ---- what is shown ---- */
+/* ---- selecting ---- */
 
 static bool about_alert(enum event_kind kind)
 {
@@ -42,7 +42,7 @@ void event_of_stream(struct event_view *ret, const struct broker_event *from)
     snprintf(ret->id, sizeof ret->id, "%" PRIu64, e->id);
 }
 
-/* The event that a notice tells of. */
+/* The event that a notice reports. */
 static enum event_kind notice_event(const struct rec_notice_new *n)
 {
     if (n->edge != EDGE_NONE)
@@ -79,7 +79,7 @@ void event_of_notice(struct event_view *ret, const struct notice_view *from,
     id_ulid(id_make(n->id_hi, n->number), ret->id);
 }
 
-/* ---- how it is written ---- */
+/* ---- writing ---- */
 
 static void put_text(struct json_writer *w, const char *key, struct span value)
 {
@@ -109,7 +109,7 @@ static void put_base64(struct json_writer *w, struct span bytes)
     mem_free(text);
 }
 
-/* JSON as it stands, a text as a text, other bytes as base64. */
+/* JSON unchanged, a text as a string, other bytes as base64. */
 static void put_payload(struct json_writer *w, const struct job_view *job)
 {
     if (!job->has_body || (job->damage & DAMAGE_PAYLOAD) || job->payload.len > NOTICE_PAYLOAD_MAX) {

@@ -10,10 +10,10 @@
 #include "core/id.h"
 #include "ops/op.h"
 
-/* Of the job of an event. */
+/* The job of an event. */
 struct event_job {
     struct job_texts;    /* those that events show; its members are members of this struct */
-    uint64_t id_hi, seq; /* seq 0 = the event is about no job */
+    uint64_t id_hi, seq; /* seq 0 = the event concerns no job */
     enum job_state state;
     enum job_reason reason;
     uint32_t attempts;
@@ -22,7 +22,7 @@ struct event_job {
 };
 
 struct event_view {
-    char id[ID_ULID_BYTES]; /* the number of an event, or the id of a notice */
+    char id[ID_ULID_BYTES]; /* the id of the event or of the notice */
     const char *event;
     struct wall_time at;
     struct span queue;
@@ -31,7 +31,7 @@ struct event_view {
     const char *on; /* of an alert that was raised or cleared: its condition; NULL = not known */
     bool has_value; /* of such an alert: */
     uint64_t value, limit; /* what was measured, and the limit of the rule; limit 0 = not known */
-    uint64_t count;        /* how many jobs it is about; 0 = left out */
+    uint64_t count;        /* number of jobs concerned; 0 = left out */
     struct span key;       /* of the key-value store, encoded */
     uint64_t version;      /* of the key */
     struct span error;     /* of a schedule that failed */
@@ -39,9 +39,9 @@ struct event_view {
 
 /* Both borrow what they are given. */
 void event_of_stream(struct event_view *ret, const struct broker_event *from);
-/* job: as it is now; NULL = not read, or no longer there. */
+/* job: its present state; NULL = not read, or removed. */
 void event_of_notice(struct event_view *ret, const struct notice_view *from,
                      const struct job_view *job);
 
-/* The members of an object that is begun. */
+/* Writes the members of an object that was begun. */
 void event_members_write(struct json_writer *w, const struct event_view *v);

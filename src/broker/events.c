@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listeners: each goes through the backend's events at its own pace.
+/* Listeners: each reads the backend's events at its own pace.
  *
- * A listener takes a handful of events, asks for the texts of those jobs that have any (they
- * lie with the job's body), and delivers the handful in order once all answers are
- * there. A client without room makes it stop where it stands; a listener too slow for the backend's
- * memory is told of the gap. */
+ * A listener reads a small batch of events, requests the texts of those jobs that have any (they
+ * are stored with the job's body), and delivers the batch in order when all replies have arrived.
+ * If the client has no room, it stops there; a listener that is too slow for the number of events
+ * that the backend stores gets a gap. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,29 +12,29 @@
 #include "core/job_texts.h"
 #include "core/kvkey.h"
 
-#define HANDFUL 16
-#define TOLD 64 /* keys of which is remembered what was told last */
+#define BATCH 16
+#define KEYS_REMEMBERED 64 /* keys whose last delivered version is remembered */
 
 struct broker_listener {
     struct broker *broker;
     struct broker_listener *prev, *next;
     struct broker_listener_config config;
-    uint64_t after;   /* everything up to here was delivered, or was not wanted */
+    uint64_t after;   /* everything up to this one was delivered, or was not wanted */
     bool paused;      /* the client has no room */
-    bool closed;      /* freed when the last answer came */
-    bool told_end;    /* that the broker drains */
-    bool in_call;     /* inside event() or gap(); closing then frees later */
-    uint64_t gap_to;  /* a gap still to be told; 0 = none */
-    size_t count, at; /* the handful, and how far it is delivered */
-    size_t asked;     /* answers to come */
-    struct broker_event events[HANDFUL];
-    struct op ops[HANDFUL];
-    struct arena arena; /* texts of the handful */
-    /* Of keys: what the client has heard, so that it does not hear it twice. */
+    bool closed;      /* freed after the last reply */
+    bool told_end;    /* ended() was called */
+    bool in_call;     /* inside event() or gap(); a close then frees later */
+    uint64_t gap_to;  /* a gap that must still be reported; 0 = none */
+    size_t count, at; /* the batch, and how much of it is delivered */
+    size_t asked;     /* outstanding replies */
+    struct broker_event events[BATCH];
+    struct op ops[BATCH];
+    struct arena arena; /* texts of the batch */
+    /* For keys: what was delivered to the client, so that it is not delivered twice. */
     struct {
         struct hash128 key;
         uint64_t version;
-    } told[TOLD];
+    } told[KEYS_REMEMBERED];
 };
 
 static bool about_key(const struct backend_event *e)
@@ -42,7 +42,7 @@ static bool about_key(const struct backend_event *e)
     return e->kind == EVENT_KV_SET || e->kind == EVENT_KV_DELETED;
 }
 
-/* A key that could not be kept is wanted: its listeners have to be told of the gap. */
+/* An event whose key could not be stored is wanted: its listeners must get a gap. */
 static bool wanted(const struct broker_listener *l, const struct backend_event *e)
 {
     if (about_key(e) && l->config.prefix.len)
@@ -56,7 +56,7 @@ static void listener_free(struct broker_listener *l)
     mem_free(l);
 }
 
-/* ---- taking a handful ---- */
+/* ---- reading a batch ---- */
 
 static bool keep_name(struct broker_listener *l, struct span *name)
 {
@@ -78,17 +78,17 @@ static bool keep(struct broker_listener *l, const struct backend_event *e)
     return true;
 }
 
-/* Everything that may be told is lost, and what there is may not be told yet: whoever looked now
- * would find the same gap again and again. */
+/* All events that could be delivered are lost, and the stored ones are not durable yet: a listener
+ * that read now would find the same gap repeatedly. */
 static bool nothing_left(const struct backend *backend)
 {
     return backend_events_missed(backend, backend_events_last(backend));
 }
 
-/* false: nothing (more) to take now. */
+/* false: nothing more to read now. */
 static bool take(struct broker_listener *l)
 {
-    struct backend_event found[HANDFUL];
+    struct backend_event found[BATCH];
     uint64_t oldest = 0;
     arena_reset(&l->arena);
     l->count = l->at = 0;
@@ -96,8 +96,8 @@ static bool take(struct broker_listener *l)
     bool missed = backend_events_missed(backend, l->after);
     if (missed && nothing_left(backend))
         return false;
-    /* One at a time with its value: several of them may be more than memory should hold. */
-    size_t most = l->config.values ? 1 : HANDFUL;
+    /* Only one at a time with its value: several of them may need too much memory. */
+    size_t most = l->config.values ? 1 : BATCH;
     size_t n =
         backend_events(backend, missed ? 0 : l->after, l->config.kinds, found, most, &oldest);
     if (missed) {
@@ -106,7 +106,7 @@ static bool take(struct broker_listener *l)
     }
     for (size_t i = 0; i < n; i++) {
         if (wanted(l, &found[i]) && !keep(l, &found[i]))
-            return false; /* no memory: the next news try again from here */
+            return false; /* no memory: the next call continues here */
         l->after = found[i].id;
     }
     if (n < most)
@@ -136,13 +136,13 @@ static void take_value(struct broker_listener *l, struct broker_event *mine, con
     mine->kv = v;
 }
 
-/* Whether the client has already been told this change, or a later one of the key. */
+/* Whether this change, or a later one of the key, was already delivered. */
 static bool overtaken(const struct broker_listener *l, const struct broker_event *e)
 {
     struct hash128 key = told_key(l, e->event.key);
     return l->config.values && about_key(&e->event) &&
-           hash128_equal(l->told[key.lo % TOLD].key, key) &&
-           l->told[key.lo % TOLD].version >= e->event.version;
+           hash128_equal(l->told[key.lo % KEYS_REMEMBERED].key, key) &&
+           l->told[key.lo % KEYS_REMEMBERED].version >= e->event.version;
 }
 
 static void remember(struct broker_listener *l, const struct broker_event *e)
@@ -151,8 +151,8 @@ static void remember(struct broker_listener *l, const struct broker_event *e)
     uint64_t version = e->kv && e->kv->found ? e->kv->version : e->event.version;
     if (!l->config.values || !about_key(&e->event))
         return;
-    l->told[key.lo % TOLD].key = key;
-    l->told[key.lo % TOLD].version = version;
+    l->told[key.lo % KEYS_REMEMBERED].key = key;
+    l->told[key.lo % KEYS_REMEMBERED].version = version;
 }
 
 static void text_cb(void *ctx, const struct reply *r)
@@ -181,7 +181,7 @@ static void text_cb(void *ctx, const struct reply *r)
         deliver(l);
 }
 
-/* true: answers are to come. */
+/* true: replies are outstanding. */
 static bool ask_texts(struct broker_listener *l)
 {
     size_t n = 0;
@@ -206,7 +206,7 @@ static bool ask_texts(struct broker_listener *l)
 
 /* ---- delivering ---- */
 
-/* Gives out what is there; false: the client has no room. */
+/* Delivers the batch; false: the client has no room. */
 static bool give(struct broker_listener *l)
 {
     if (l->gap_to && !l->config.gap(l->config.ctx, l->gap_to))

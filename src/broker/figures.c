@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each queue did since the start, learnt from the replies that pass. Bounded: queues beyond
- * the first QUEUES_MAX are not counted one by one (the backend's own counts know them). */
+/* Figures of each queue since the start, collected from the replies. The number is limited: queues
+ * beyond the first QUEUES_MAX are not counted separately (the backend's own counters include them).
+ */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -68,7 +69,7 @@ static void figures_drop(struct broker *b, struct span queue)
     if (place - 1 == f->count)
         return;
     f->list[place - 1] = last;
-    /* The key is there already, so this takes no memory. */
+    /* The key exists already, so this needs no memory. */
     if (map128_put(&f->by_name, last->key, place) != 0)
         abort();
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heartbeats of workers: one request renews all leases of a worker, in one batch, and says which
- * jobs are to be cancelled and which leases are lost. One that waits is parked until one of its
- * leases is concerned or its time is over.
+ * jobs are to be cancelled and which leases are lost. A heartbeat that waits is parked until an
+ * event concerns one of its leases or its time is over.
  *
  * When an event of this node concerns a lease, its job is read. On a store that other nodes share,
- * the jobs are also read again every CHECK_MS, because those nodes' events are theirs; where no
- * other node lives, nothing is read. */
+ * the jobs are also read every CHECK_MS, because the events of those nodes are not seen here; if no
+ * other node is alive, nothing is read. */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 
@@ -17,32 +17,32 @@ struct broker_heartbeat {
     broker_heartbeat_fn fn;
     void *ctx;
     size_t count;          /* leases */
-    size_t left;           /* replies to come */
+    size_t left;           /* outstanding replies */
     uint64_t deadline;     /* loop time */
-    bool parked, checking; /* waits; jobs are being read */
-    bool gone;             /* the client is: fn is not called any more */
-    bool check_again;      /* something happened meanwhile */
+    bool parked, checking; /* it waits; jobs are being read */
+    bool gone;             /* the client has disconnected: fn is not called any more */
+    bool check_again;      /* an event arrived meanwhile */
     enum outcome refused;  /* the store did not answer; OUT_OK = it did */
     struct job_ref *cancel, *lost;
     size_t cancel_count, lost_count;
-    struct op *ops;             /* one a lease */
+    struct op *ops;             /* one for each lease */
     struct broker_held *leases; /* token counter 0 = ended by its holder, not watched any more */
     struct job_ref *ids;
 };
 
-/* Whether the holder of this lease is asked to stop, by the reply to an extend. */
+/* Whether the reply to an extend asks the holder of this lease to stop. */
 static bool reply_cancels(const struct reply *r)
 {
     return r->lease.cancel_by.ms != 0;
 }
 
-/* The same by the job as it is read. */
+/* The same for a job that was read. */
 static bool view_cancels(const struct job_view *v)
 {
     return cancel_requested(&v->limits);
 }
 
-/* ---- the answer ---- */
+/* ---- the reply ---- */
 
 static struct hash128 seq_key(uint64_t seq)
 {
@@ -123,7 +123,7 @@ static void arm(struct broker *b)
         return;
     }
     uint64_t wait = next > now ? next - now : 0;
-    /* Another node may come: this is looked at as often. */
+    /* Another node may start: this is checked as often. */
     if ((backend_caps(b->config.backend) & CAP_SHARED) && wait > CHECK_MS)
         wait = CHECK_MS;
     uv_timer_start(&b->heartbeats.timer, timer_cb, wait, 0);
@@ -150,7 +150,7 @@ static int park(struct broker_heartbeat *h)
 
 static void check(struct broker_heartbeat *h);
 
-/* All replies of a round are there. */
+/* All replies of a round have arrived. */
 static void round_over(struct broker_heartbeat *h)
 {
     bool tell = h->cancel_count || h->lost_count || h->refused != OUT_OK;
@@ -224,7 +224,7 @@ static struct broker_heartbeat *watcher(const struct broker *b, uint64_t seq, si
     return h;
 }
 
-/* The event may be about an earlier lease: the job itself is asked. */
+/* The event may concern an earlier lease, so the job itself is read. */
 static void take_event(struct broker *b, const struct backend_event *e)
 {
     size_t i;

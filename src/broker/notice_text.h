@@ -9,7 +9,7 @@
 #define NOTICE_PAYLOAD_MAX ((size_t)1 << 20) /* a larger payload is left out */
 #define NOTICE_SIGNATURE_BYTES 72            /* "v1=" and 64 digits, with the NUL */
 
-/* job: as it is now, with its body; NULL = not asked for, or no longer there. -ERR_NOMEM. */
+/* job: its present state, with its body; NULL = not wanted, or removed. -ERR_NOMEM. */
 MUST_CHECK int notice_json(const struct notice_view *v, const struct job_view *job,
                            struct buf *out);
 /* HMAC-SHA256 over `timestamp "." body`. -ERR_NOMEM. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads whose reply has payloads: a store has the replies of a batch in memory at the same time, so
- * only some of these reads are under way and the others wait for their turn, first come, first
- * served. A list may have LIMIT_ANSWER_BYTES of payloads and weighs as many MiB; a single job
- * weighs one. Claims are not among them: those of one turn belong into one batch. The embedded
- * store does not have the payloads of all of them in memory (backend/local/reader.h). */
+/* Reads whose reply has payloads. A store has the replies of a batch in memory at the same time, so
+ * only some of these reads are outstanding and the others wait, first come, first served. A list
+ * may have LIMIT_ANSWER_BYTES of payloads and weighs as many MiB; a single job weighs one. Claims
+ * are not included: those of one iteration belong into one batch. The embedded store does not have
+ * the payloads of all of them in memory (backend/local/reader.h). */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 #include "core/limits.h"
 
-#define WEIGHT_MAX 64 /* of the reads under way */
+#define WEIGHT_MAX 64 /* of the outstanding reads */
 #define WEIGHT_LIST (LIMIT_ANSWER_BYTES >> 20)
 #define WEIGHT_ONE 1
 

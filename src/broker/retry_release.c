@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Giving back, for certain. A release whose outcome is unknown is repeated until the backend
- * answered; both kinds are safe to repeat (by token, by nonce). */
+/* Releases jobs for certain. A release whose outcome is unknown is repeated until the backend has
+ * replied; both kinds are safe to repeat (by token, by nonce). */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 

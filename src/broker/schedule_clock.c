@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moving the test clock (HF-14): from one time at which a schedule is due to the next, so that each
+/* Moves the test clock (HF-14) from one time at which a schedule is due to the next, so that each
  * is fired at its time and in order, with everything else that is due in between. A jump moves it
- * at once, as a leap of a real clock or a time of downtime would; then misfires are what they are.
+ * at once, as a jump of a real clock or downtime would, with misfires.
  *
- * A move is a circle: the backend settles, what is due fires, until nothing does; then the clock
- * goes on. A move that would take more than ROUNDS_MAX circles jumps for the rest. */
+ * A move is a loop: the backend settles, what is due fires, until nothing is due; then the clock
+ * moves on. A move that would take more than ROUNDS_MAX rounds jumps over the rest. */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 #include "broker/webhook_delivery.h"
@@ -33,12 +33,12 @@ static void moving_end(struct broker *b)
     struct moving *m = s->moving;
     s->moving = m->next;
     if (b->deliveries)
-        deliveries_settle(b->deliveries, moved_cb, m); /* what is to be told about all that */
+        deliveries_settle(b->deliveries, moved_cb, m); /* the notices about all that */
     else
         moved_cb(m);
 }
 
-/* Settling begins with the next turn of the loop, so it sees the time to come. */
+/* Settling begins with the next iteration of the loop, so it sees the new time. */
 static int step(struct broker *b, struct moving *m)
 {
     int64_t now = broker_now(b).wall.ms, next = schedules_next_ms(b);
@@ -60,8 +60,8 @@ static bool quiet(const struct broker *b)
     return s->busy == 0 && s->troubled == 0 && !s->loading;
 }
 
-/* Ends what cannot go on: there is no memory, or the backend is closed. */
-static void go_on(struct broker *b)
+/* Ends a move that cannot continue: there is no memory, or the backend is closed. */
+static void moving_continue(struct broker *b)
 {
     while (b->schedules.moving && step(b, b->schedules.moving) != 0)
         moving_end(b);
@@ -77,20 +77,20 @@ void moving_further(struct broker *b)
         if (!quiet(b))
             return;
     }
-    /* What fired makes signals of its own: they come before the clock goes on. */
+    /* What fired causes signals: they are handled before the clock moves on. */
     bool again = s->dirty;
     s->dirty = false;
     if (again && settle(b) == 0)
         return;
     if (s->moving->left_ms > 0) {
-        go_on(b);
+        moving_continue(b);
         return;
     }
     moving_end(b);
     if (s->moving)
-        go_on(b);
+        moving_continue(b);
     else
-        schedules_run(b); /* arms the timer for what came meanwhile */
+        schedules_run(b); /* sets the timer for what was added meanwhile */
 }
 
 static void settled_cb(void *ctx)
@@ -124,8 +124,8 @@ static int move(struct broker *b, int64_t ms, bool jump, void (*fn)(void *ctx), 
         link = &(*link)->next;
     bool first = link == &s->moving;
     *link = m;
-    /* Of a store that nodes share it is known after a circle whether this one leads, and what is
-     * due; before that a move would leap over all of it. */
+    /* For a store that nodes share it is known only after one round whether this node is the
+     * leader, and what is due; a move before that would skip all of it. */
     int err = !first ? 0 : b->schedules.shared ? settle(b) : step(b, m);
     if (err) {
         *link = NULL;

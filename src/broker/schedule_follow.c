@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules of a store that several nodes share.
  *
- * Every node hears of its own changes at once, and asks for those of others about once a second
- * (OP_SCHEDULE_LIST by change), or, where the store cannot say what was changed, for all every ten.
- * Only the node that leads fires; that no other does is a saving, not a promise: the store refuses
- * a time that was fired before. Whoever begins to lead reads all schedules anew before it fires the
- * first, since another has moved them on meanwhile. */
+ * Every node learns of its own changes at once, and reads those of others about once a second
+ * (OP_SCHEDULE_LIST by change) or, if the store cannot list changes, all schedules every ten
+ * seconds. Only the leader fires. This only saves work: the store refuses a time that was fired
+ * before. A node that becomes the leader reads all schedules again before it fires the first,
+ * because another node has changed their state meanwhile. */
 #include "broker/broker_impl.h"
 
 #define FOLLOW_MS 250
-#define TURNS_A_LOOK 4 /* of them, between two looks at what others changed … */
-#define TURNS_ALL 40   /* … where that means all schedules */
+#define TICKS_PER_READ 4       /* timer ticks between two reads of what others changed … */
+#define TICKS_PER_FULL_READ 40 /* … if that means all schedules */
 
 bool schedules_lead(const struct broker *b)
 {
@@ -28,7 +28,7 @@ void schedules_notice(struct broker *b)
     s->behind = leads;
     s->mark = 0;
     s->list_after = (struct span){NULL, 0};
-    s->anew = leads && s->list_busy;
+    s->page_outdated = leads && s->list_busy;
     if (leads && !s->list_busy)
         schedules_list(b);
 }
@@ -38,8 +38,8 @@ static void follow_cb(uv_timer_t *timer)
     struct broker *b = timer->data;
     struct schedules *s = &b->schedules;
     schedules_notice(b);
-    uint32_t turns = s->by_change ? TURNS_A_LOOK : TURNS_ALL;
-    if (++s->follow_turn % turns != 0 || s->loading || s->list_busy || b->draining)
+    uint32_t ticks = s->by_change ? TICKS_PER_READ : TICKS_PER_FULL_READ;
+    if (++s->follow_ticks % ticks != 0 || s->loading || s->list_busy || b->draining)
         return;
     s->list_after = (struct span){NULL, 0};
     schedules_list(b);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which times a definition means, and what to do about those that passed unseen. */
+/* The firing times of a definition, and what to do about missed ones. */
 #include "broker/broker_impl.h"
 #include "core/limits.h"
 
-/* Later than this a firing is a misfire: the server was down, or its clock leapt. */
+/* A firing that is later than this is a misfire: the server was down, or its clock jumped. */
 #define LATE_MS 10000
-#define MISSED_MAX 10000 /* counted at most: a number for people */
+#define MISSED_MAX 10000 /* counted at most; the number is only shown */
 
 int times_init(struct times *t, struct zones *zones, const struct schedule_spec *spec,
                struct err_note *note)
@@ -40,14 +40,14 @@ struct wall_time times_next(const struct times *t, struct wall_time after)
     return (struct wall_time){at < LIMIT_WALL_MS ? at : LIMIT_WALL_MS};
 }
 
-/* LIMIT_WALL_MS stands for never, also when that is what the clock says. */
+/* LIMIT_WALL_MS means never, even if the clock shows that time. */
 static bool has_passed(struct wall_time at, struct wall_time now)
 {
     return at.ms <= now.ms && at.ms < LIMIT_WALL_MS;
 }
 
-/* The newest time that is not after `now`, given that `due` is one: looked for further and further
- * back, so that few times are walked through however long it was. */
+/* The newest time that is not after `now`, given that `due` is one. The search goes back in growing
+ * steps, so that few times are computed however long the interval is. */
 static struct wall_time newest(const struct times *t, struct wall_time due, struct wall_time now)
 {
     struct wall_time at = due;
@@ -62,7 +62,7 @@ static struct wall_time newest(const struct times *t, struct wall_time due, stru
     return at;
 }
 
-/* Times from `from` (which is one) to before `to`. */
+/* Number of times from `from` (which is one) to before `to`. */
 static uint32_t count_between(const struct times *t, struct wall_time from, struct wall_time to)
 {
     uint32_t n = 0;
@@ -79,7 +79,7 @@ struct plan times_plan(const struct times *t, struct wall_time due, struct wall_
         struct wall_time oldest = {now.ms - window};
         plan.at = newest(t, due, now);
         if (t->spec->misfire == MISFIRE_ALL && plan.at.ms >= oldest.ms) {
-            /* One after the other, from the oldest in the window on. */
+            /* One after the other, starting with the oldest in the window. */
             plan.at = due.ms >= oldest.ms ? due : times_next(t, (struct wall_time){oldest.ms - 1});
         } else if (t->spec->misfire != MISFIRE_ONCE) {
             plan.skip = true;

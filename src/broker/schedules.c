@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: one timer for the next of all that are due.
  *
- * The broker keeps a copy of every schedule, from a list at the start and from the answers to
- * everything that changes one. Each stands in one heap by the time it is due; nothing is polled. A
- * firing is an op (OP_FIRE, OP_TRIGGER) whose answer brings the new state; the backend decides
- * whether the time is still to be fired, so several brokers over one store do no harm.
+ * The broker has a copy of every schedule, from a list at the start and from the replies to
+ * everything that changes one. All are in one heap by the time at which they are due; nothing is
+ * polled. A firing is an op (OP_FIRE, OP_TRIGGER) whose reply contains the new state; the backend
+ * decides whether the time is still to be fired, so several brokers on one store do no harm.
  *
  * A trigger that finds nothing to take is parked until its source queue signals; then it is due at
- * its next look, or at once when it is eager. It costs nothing until then.
+ * its next check, or at once if it is eager. It costs nothing until then.
  *
- * Wall time may leap: the timer never sleeps for more than LOOK_MS. Under a test clock it runs only
- * for what is due already; schedule_clock.c moves the clock to what comes next. */
+ * The wall clock may jump, so the timer never sleeps for more than CHECK_MS. Under a test clock it
+ * runs only for what is already due; schedule_clock.c moves the clock to the next time. */
 #include "base/check.h"
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 #include "core/limits.h"
 
-#define LOOK_MS 10000
+#define CHECK_MS 10000
 #define TROUBLE_MS 250
 #define PAGE 500
 
@@ -50,7 +50,7 @@ static void planned_free(struct planned *p)
     mem_free(p);
 }
 
-/* From now on nobody finds it; freed when its op has been answered. */
+/* From now on it cannot be found; it is freed after the reply to its op. */
 static void planned_drop(struct planned *p)
 {
     struct schedules *s = &p->broker->schedules;
@@ -107,15 +107,15 @@ static struct planned *planned_new(struct broker *b, struct span name)
 
 /* ---- when it is due ---- */
 
-/* A trigger's next look, which may be now, but not a second one at the same time. */
-static int64_t look_from(const struct planned *p, int64_t now)
+/* The time of a trigger's next check, which may be now, but not twice at the same time. */
+static int64_t check_from(const struct planned *p, int64_t now)
 {
     int64_t after = now - 1 > p->looked_ms ? now - 1 : p->looked_ms;
     return times_next(&p->times, (struct wall_time){after}).ms;
 }
 
-/* The time to be fired next. After a clock was set back it may lie before the last one: those times
- * have been fired. */
+/* The next time to fire. If the clock was set back, it may be before the last one: those times have
+ * been fired. */
 static struct wall_time due_time(const struct planned *p)
 {
     const struct schedule_state *s = &p->state;
@@ -155,7 +155,7 @@ static void timer_arm(struct broker *b)
         return;
     }
     int64_t wait = at > now ? at - now : 0;
-    uv_timer_start(&s->timer, timer_cb, (uint64_t)(wait < LOOK_MS ? wait : LOOK_MS), 0);
+    uv_timer_start(&s->timer, timer_cb, (uint64_t)(wait < CHECK_MS ? wait : CHECK_MS), 0);
 }
 
 static void enter(struct planned *p)
@@ -171,7 +171,7 @@ static void enter(struct planned *p)
         timer_arm(p->broker);
 }
 
-/* ---- what is known about it ---- */
+/* ---- definitions and state ---- */
 
 static void signal_cb(void *ctx)
 {
@@ -180,13 +180,13 @@ static void signal_cb(void *ctx)
     if (!p->parked)
         return;
     p->parked = false;
-    int64_t look = look_from(p, broker_now(p->broker).wall.ms);
+    int64_t look = check_from(p, broker_now(p->broker).wall.ms);
     if (look > p->state.next_at.ms)
         p->state.next_at.ms = look;
     enter(p);
 }
 
-/* The watch comes before the first look, so that no item is overlooked. */
+/* The watch is created before the first check, so that no item is missed. */
 static void watch_source(struct planned *p)
 {
     backend_unwatch(p->broker->config.backend, p->watch);
@@ -230,7 +230,7 @@ static void planned_define(struct broker *b, const struct schedule_view *v)
     p->last_live = v->last_live;
     p->parked = false;
     p->known = times_init(&p->times, b->schedules.zones, &p->spec, &note) == 0;
-    if (!p->known) /* a zone that this machine does not know any more */
+    if (!p->known) /* a zone that this machine no longer knows */
         log_event(p->broker->config.log, LOG_WARN, "schedule_not_understood",
                   LOG_SPAN("schedule", p->name), LOG_TEXT("why", note.text));
     watch_source(p);
@@ -256,16 +256,16 @@ static void trouble_cb(uv_timer_t *timer)
     moving_further(b);
 }
 
-/* The answer to an empty look of a trigger. */
+/* The reply to a check of a trigger that found nothing. */
 static void park(struct planned *p)
 {
     int64_t now = broker_now(p->broker).wall.ms;
     bool waits_for_job = p->last_live && p->spec.overlap == OVERLAP_SKIP;
     p->parked = !p->signalled && !waits_for_job;
-    /* An item came meanwhile, or the last job is at it: at the next look. */
+    /* An item arrived meanwhile, or the last job still runs: at the next check. */
     if (!p->parked && !(p->signalled && p->spec.eager && !waits_for_job)) {
         p->state.next_at = times_next(&p->times, (struct wall_time){now});
-        p->state.retry_at = p->state.next_at; /* also of an eager one */
+        p->state.retry_at = p->state.next_at; /* also for an eager one */
     }
 }
 
@@ -307,7 +307,7 @@ static void fired_cb(void *ctx, const struct reply *r)
     take_state(p, r);
     if (r->kind == OP_TRIGGER && r->outcome == OUT_OK && !r->fired)
         park(p);
-    /* Refused, and due as before: whatever it is, not at once again. */
+    /* Refused, and still due: whatever the reason, not again at once. */
     if (r->outcome != OUT_OK && due_ms(p) <= broker_now(b).wall.ms)
         troubled(p);
     enter(p);
@@ -342,14 +342,16 @@ static void fire(struct planned *p, struct wall_time now)
     p->broker->schedules.dirty = true;
 }
 
-#define TURN_MAX 1000 /* fired in one turn of the loop, so that others get their turn */
+#define FIRINGS_PER_ITERATION                                                                      \
+    1000 /* fired in one iteration of the loop, so that other work is not delayed */
 
 void schedules_run(struct broker *b)
 {
     struct schedules *s = &b->schedules;
     struct wall_time now = broker_now(b).wall;
     struct heap_entry top;
-    for (int n = 0; n < TURN_MAX && !b->draining && schedules_next_ms(b) <= now.ms; n++) {
+    for (int n = 0; n < FIRINGS_PER_ITERATION && !b->draining && schedules_next_ms(b) <= now.ms;
+         n++) {
         heap_pop(&s->due, &top);
         s->list[top.seq]->place = SIZE_MAX;
         fire(s->list[top.seq], now);
@@ -363,7 +365,7 @@ static void timer_cb(uv_timer_t *timer)
     schedules_run(timer->data);
 }
 
-/* ---- what others do to schedules ---- */
+/* ---- changes by others ---- */
 
 void schedules_prepare(struct broker *b, struct op *op)
 {
@@ -384,7 +386,7 @@ static void run_out_of_turn(struct broker *b, const struct reply *r)
     struct planned *p = r->schedule_count == 1 ? planned_of(b, r->schedules[0].name) : NULL;
     if (!p || p->busy)
         return;
-    int64_t next_at = p->state.next_at.ms; /* as far as this broker has come */
+    int64_t next_at = p->state.next_at.ms; /* as far as this broker knows */
     take_state(p, r);
     if (next_at > p->state.next_at.ms && p->spec.kind == SCHEDULE_QUEUE)
         p->state.next_at.ms = next_at;
@@ -431,10 +433,10 @@ static void listed_cb(void *ctx, const struct reply *r)
 {
     struct broker *b = ctx;
     struct schedules *s = &b->schedules;
-    bool none = r->outcome == OUT_INVALID; /* a store that keeps no schedules */
+    bool none = r->outcome == OUT_INVALID; /* a store without schedules */
     bool failed = r->outcome != OUT_OK && !none;
-    bool again = s->anew;
-    s->list_busy = s->anew = false;
+    bool again = s->page_outdated;
+    s->list_busy = s->page_outdated = false;
     for (uint32_t i = 0; i < r->schedule_count && !failed; i++)
         if (s->shared || !planned_of(b, r->schedules[i].name))
             planned_define(b, &r->schedules[i]);

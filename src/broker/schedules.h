@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What schedules.c and its neighbours share. Included by src/broker only.
+/* Internals that schedules.c and its neighbours share. Included by src/broker only.
  *
- * schedules.c        the table of schedules, when each is due, firing
- * schedule_times.c   which times a definition means: cron, zones, misfires; previews
- * schedule_follow.c  what other nodes do, where a store is shared
- * schedule_clock.c   moving the test clock through everything that becomes due */
+ *   schedules.c        the table of schedules, when each is due, firing
+ *   schedule_times.c   the firing times of a definition: cron, zones, misfires; previews
+ *   schedule_follow.c  changes of other nodes, if a store is shared
+ *   schedule_clock.c   moving the test clock through everything that becomes due */
 #pragma once
 
 #include "base/containers/heap.h"
@@ -27,7 +27,7 @@ MUST_CHECK int times_init(struct times *t, struct zones *zones, const struct sch
 /* The first time after this one; LIMIT_WALL_MS = none. */
 struct wall_time times_next(const struct times *t, struct wall_time after);
 
-/* What to do about a schedule that is due since `due`. */
+/* What to do about a schedule that has been due since `due`. */
 struct plan {
     struct wall_time at, next_at;
     uint32_t missed;
@@ -35,26 +35,26 @@ struct plan {
 };
 struct plan times_plan(const struct times *t, struct wall_time due, struct wall_time now);
 
-/* A schedule as the broker knows it. */
+/* A schedule in the broker. */
 struct planned {
     struct broker *broker;
     struct hash128 key;
     uint32_t slot;    /* in schedules.list */
-    size_t place;     /* in schedules.due; SIZE_MAX = not there */
-    char *title;      /* its name, as long as it is there: an op under way has it, too … */
+    size_t place;     /* in schedules.due; SIZE_MAX = not in it */
+    char *title;      /* its name; an outstanding op uses it, too … */
     struct span name; /* … as a span */
     struct buf own;   /* the encoded definition */
     struct schedule_spec spec;
     struct times times;
     struct schedule_state state;
-    bool known; /* its times could be understood */
+    bool known; /* its times could be computed */
     bool paused, last_live;
-    bool gone;         /* deleted while an op is under way */
-    bool busy;         /* an op is under way */
-    bool troubled;     /* the backend could not answer; asked again soon, in real time */
+    bool gone;         /* deleted while an op is outstanding */
+    bool busy;         /* an op is outstanding */
+    bool troubled;     /* the backend could not reply; tried again soon, in real time */
     bool parked;       /* a trigger that found nothing, until its source signals */
-    int64_t looked_ms; /* the last look of a trigger */
-    bool signalled;    /* the source has signalled since the op under way was submitted */
+    int64_t looked_ms; /* the last check of a trigger */
+    bool signalled;    /* the source has signalled since the outstanding op was submitted */
     struct backend_watch *watch;
 };
 
@@ -70,45 +70,46 @@ struct moving {
 struct schedules {
     struct zones *zones;
     bool started;
-    bool loading, list_busy; /* the list at the start is not whole yet; a page is under way */
+    bool loading, list_busy; /* the list at the start is not complete yet; a page is outstanding */
     struct planned **list;   /* by slot; NULL = free */
     uint32_t count, room;
     struct map128 by_name; /* → slot + 1 */
     struct heap due;       /* (wall ms, slot) */
     uv_timer_t timer, trouble_timer, follow_timer;
-    bool shared;          /* other nodes may use the store, too; what follows is for that */
-    bool by_change;       /* the store lists what was changed, else always all */
-    bool leads;           /* this one is to fire … */
-    bool behind;          /* … when it has read all of them anew */
-    bool anew;            /* the page under way was asked for before that: it does not count */
-    uint64_t mark;        /* changes up to this one have been seen */
-    uint32_t follow_turn; /* of follow_timer */
+    /* other nodes may use the store, too; the following members are for that */
+    bool shared;
+    bool by_change;        /* the store lists changes; otherwise always all schedules are read */
+    bool leads;            /* this node is to fire … */
+    bool behind;           /* … after it has read all of them again */
+    bool page_outdated;    /* the outstanding page was requested before that: it does not count */
+    uint64_t mark;         /* changes up to this one have been read */
+    uint32_t follow_ticks; /* of follow_timer */
     uint32_t busy, troubled;
-    struct span list_after; /* the page asked for next … */
+    struct span list_after; /* the next page to request … */
     struct buf list_name;   /* … and the text it points to */
-    struct moving *moving;  /* the one under way first */
+    struct moving *moving;  /* the first one is in progress */
     bool settling;
     bool dirty; /* something fired since the backend settled */
 };
 
 MUST_CHECK int schedules_init(struct broker *b);
-void schedules_handles(struct broker *b); /* its timers, which cannot fail */
+void schedules_handles(struct broker *b); /* initialises its timers, which cannot fail */
 void schedules_done(struct broker *b);
 void schedules_drain(struct broker *b);
-/* An op on its way gets what only the broker knows: the time it is due next. */
+/* Sets the member of an op that only the broker knows: the time at which it is due next. */
 void schedules_prepare(struct broker *b, struct op *op);
 void schedules_observe(struct broker *b, const struct op *op, const struct reply *r);
-/* Asks for all schedules, or, where the store is shared, for those that were changed. */
+/* Requests all schedules or, if the store is shared, those that were changed. */
 void schedules_list(struct broker *b);
 /* Begins to follow other nodes, if there may be any. */
 void schedules_follow(struct broker *b);
-/* Does this node lead now, or no longer? */
+/* Checks whether this node has become the leader, or is no longer. */
 void schedules_notice(struct broker *b);
 bool schedules_lead(const struct broker *b); /* and may it fire? */
 /* Fires what is due now. */
 void schedules_run(struct broker *b);
 /* When the next one is due; INT64_MAX = none. */
 int64_t schedules_next_ms(const struct broker *b);
-/* A schedule's op has been answered, or the backend has settled: goes on with moving the clock. */
+/* A schedule's op has its reply, or the backend has settled: continues moving the clock. */
 void moving_further(struct broker *b);
-void moving_cut(struct broker *b); /* the broker drains: what is under way ends early */
+void moving_cut(struct broker *b); /* the broker drains: moves in progress end early */

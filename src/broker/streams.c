@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams: a client that is handed jobs as they come, up to `prefetch` at a time.
+/* Streams: a client gets jobs as they become ready, up to `prefetch` at a time.
  *
- * A stream is a claim that waits for ever and is made again while there is room. How many jobs it
- * asks for follows what the client took: jobs that find no room are claimed and given back for
- * nothing, and their payloads lie in memory meanwhile. Its leases are
- * bound: they end with the connection. A place becomes free when a held job's lease ends: by a
- * request that this broker saw, or by itself (lease ran out, cancelled elsewhere, queue deleted),
- * which shows in the events. An event only says where to look: the held jobs are then asked for,
- * and those whose token is no longer theirs are let go. */
+ * A stream is a claim that waits without a limit and is repeated while there is room. The number of
+ * jobs that it claims follows what the client accepted: jobs that find no room are claimed and
+ * released for nothing, and their payloads are in memory meanwhile. Its leases are bound: they end
+ * with the connection. A place becomes free when a held job's lease ends: by a request that this
+ * broker saw, or without one (the lease expired, the job was cancelled elsewhere, the queue was
+ * deleted), which the events show. An event only says where to look: the held jobs are then read,
+ * and those with another token are dropped. */
 #include <string.h>
 
 #include "base/check.h"
@@ -20,7 +20,7 @@
 
 static void ask_more(struct broker_stream *s);
 
-/* ---- what it holds ---- */
+/* ---- held jobs ---- */
 
 static struct broker_held *held_find(struct broker_stream *s, uint64_t seq)
 {
@@ -57,23 +57,23 @@ void streams_lease_ended(struct broker *b, uint64_t seq)
     ask_more(s);
 }
 
-/* There is room for the holder. Whoever held the job before has lost it and not heard of it yet. */
+/* There is room for the holder. The previous holder has lost the job and does not know it yet. */
 static void held_add(struct broker_stream *s, struct broker_held held)
 {
     struct broker *b = s->broker;
     struct broker_stream *before = holder_of(b, held.seq);
     if (before)
         held_drop(before, held_find(before, held.seq));
-    if (before && before != s) /* this one is still being handed jobs */
+    if (before && before != s) /* this one is still being given jobs */
         ask_more(before);
     CHECK(map128_put(&b->streams.holders, holder_key(b, held.seq), (uintptr_t)s) == 0);
     s->held[s->held_count++] = held;
 }
 
-/* ---- asking ---- */
+/* ---- claiming ---- */
 
-/* false: the client has no room, and the job goes back. */
-static bool hand_out(struct broker_stream *s, const struct job_view *job)
+/* false: the client has no room, and the job is released. */
+static bool deliver_job(struct broker_stream *s, const struct job_view *job)
 {
     struct broker_held held = {job->job.seq, job->token};
     if (!s->paused && map128_reserve(&s->broker->streams.holders, 1) == 0 &&
@@ -90,7 +90,7 @@ static void hand_out_all(struct broker_stream *s, const struct reply *r)
 {
     uint32_t taken = 0;
     for (uint32_t i = 0; i < r->job_count; i++)
-        taken += hand_out(s, &r->jobs[i]);
+        taken += deliver_job(s, &r->jobs[i]);
     if (taken < r->job_count)
         s->stride = taken > 1 ? taken : 1;
     else if (taken == s->stride && s->stride < STRIDE_MAX)
@@ -105,7 +105,7 @@ static void claimed_cb(void *ctx, const struct reply *r)
     if (r->outcome == OUT_OK) {
         ask_more(s);
     } else {
-        /* The store is in trouble: the client's own retry is the pace. */
+        /* The store does not answer: the client's own retry determines when to try again. */
         s->paused = true;
         if (!s->told) {
             s->told = true;
@@ -130,7 +130,7 @@ static void ask_more(struct broker_stream *s)
         .want_body = true,
     };
     if (broker_claim(b, &want, BROKER_WAIT_FOREVER, claimed_cb, s, &s->claim) != 0)
-        s->paused = true; /* until the client has room, or goes */
+        s->paused = true; /* until the client has room, or disconnects */
 }
 
 void broker_stream_resume(struct broker_stream *s)
@@ -139,7 +139,7 @@ void broker_stream_resume(struct broker_stream *s)
     ask_more(s);
 }
 
-/* ---- leases that ended by themselves ---- */
+/* ---- leases that ended without a request ---- */
 
 static void stream_free(struct broker_stream *s)
 {
@@ -187,7 +187,7 @@ static void check_held(struct broker_stream *s)
 }
 
 #define BIT(kind) (UINT64_C(1) << (kind))
-/* Kinds by which a lease may have ended. */
+/* Kinds of events after which a lease may have ended. */
 #define KINDS                                                                                      \
     (BIT(EVENT_CRASHED) | BIT(EVENT_DEAD) | BIT(EVENT_CANCELLED) | BIT(EVENT_RETRIED) |            \
      BIT(EVENT_RELEASED) | BIT(EVENT_DONE) | BIT(EVENT_QUEUE_DELETED))
@@ -218,8 +218,8 @@ static void news_look(struct broker *b)
         check_held(s);
 }
 
-/* Without a stream nothing is looked at: the events on the stack alone, which the compiler fills
- * with zeros, would cost each turn a noticeable part of its time. */
+/* Without a stream nothing is read: the array of events on the stack, which the compiler fills with
+ * zeros, would cost each iteration a noticeable part of its time. */
 void streams_news(struct broker *b)
 {
     if (b->streams.count > 0)

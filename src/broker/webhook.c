@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcurl's multi interface on the loop: it says which sockets to watch and when to call again, uv
- * watches and calls. Names are looked up by libuv's threads, before libcurl gets to see the call.
- */
+/* libcurl's multi interface on the loop: libcurl says which sockets to watch and when to call it
+ * again, and libuv does so. Names are resolved by libuv's threads before libcurl gets the call. */
 #include "broker/webhook.h"
 
 #include <curl/curl.h>
@@ -17,7 +16,7 @@
 #include "base/mem.h"
 #include "core/alerts/webhook.h"
 
-#define ANSWER_BYTES_MAX ((size_t)1 << 20) /* nobody reads it */
+#define ANSWER_BYTES_MAX ((size_t)1 << 20) /* the rest is not read */
 #define HOST_BYTES 256
 
 struct webhooks {
@@ -25,7 +24,7 @@ struct webhooks {
     struct webhook_policy policy;
     CURLM *multi;
     uv_timer_t timer;
-    uv_idle_t idle; /* answers calls that failed before anybody was called */
+    uv_idle_t idle; /* ends calls that failed before a connection was opened */
     struct call *first;
     bool closing;
     size_t handles; /* open uv handles: timer, idle, polls */
@@ -34,27 +33,27 @@ struct webhooks {
 };
 
 struct call {
-    struct webhooks *owner; /* NULL: closed meanwhile; freed when the look-up comes back */
+    struct webhooks *owner; /* NULL: closed meanwhile; freed when the name resolution ends */
     struct call *prev, *next;
     CURL *curl;
     struct curl_slist *headers, *resolve;
     struct webhook_url url;
-    struct ip_address address; /* the one that was checked */
+    struct ip_address address; /* the address that was checked */
     char host[HOST_BYTES], port[8];
     char *text; /* url and body, each with a NUL */
     size_t body_at, body_len;
     uv_getaddrinfo_t lookup;
     bool looking_up;
     uint64_t begun;     /* loop time */
-    size_t answered;    /* bytes of the answer */
-    const char *failed; /* why nobody could be called; NULL = not known yet */
-    bool ours;          /* … for a reason of our own */
+    size_t answered;    /* bytes of the response */
+    const char *failed; /* why no connection could be opened; NULL = not known yet */
+    bool ours;          /* … for a reason on this side */
     char error[CURL_ERROR_SIZE + 80];
     void (*done)(void *ctx, const struct webhook_result *result);
     void *ctx;
 };
 
-/* ---- who may be called ---- */
+/* ---- addresses that may be called ---- */
 
 int webhook_allow_parse(const char *text, struct webhook_allow *ret, struct err_note *note)
 {
@@ -174,7 +173,7 @@ static size_t answer_cb(char *bytes, size_t size, size_t count, void *ctx)
     return c->answered <= ANSWER_BYTES_MAX ? size * count : 0;
 }
 
-/* The name resolves to what was checked, and to nothing else. */
+/* Makes the name resolve to the address that was checked, and to nothing else. */
 static bool resolve_set(struct call *c)
 {
     char address[IP_TEXT_BYTES], line[HOST_BYTES + IP_TEXT_BYTES + 16];
@@ -219,12 +218,12 @@ static bool options_set(struct call *c, uint32_t left_ms)
     return rc == CURLE_OK && resolve_set(c);
 }
 
-/* ---- looking the name up ---- */
+/* ---- resolving the name ---- */
 
 static void idle_cb(uv_idle_t *idle);
 
-/* Ends with the next turn of the loop. A name nobody knows is the target's trouble, a refusal is
- * ours. */
+/* Ends in the next iteration of the loop. An unknown name is a failure of the target, a refusal is
+ * a failure on this side. */
 static void call_fail(struct call *c, const char *why, bool ours)
 {
     c->failed = why;
@@ -236,7 +235,7 @@ static void call_begin(struct call *c)
 {
     uint64_t spent = uv_now(c->owner->loop) - c->begun;
     if (spent >= c->owner->policy.timeout_ms) {
-        call_fail(c, "looking up the name took too long", false);
+        call_fail(c, "resolving the name took too long", false);
         return;
     }
     c->curl = curl_easy_init();
@@ -248,7 +247,7 @@ static void call_begin(struct call *c)
     }
 }
 
-/* One bad address is enough: whoever owns the name decides which of them is used. */
+/* One bad address is enough: the owner of the name decides which of them is used. */
 static const char *check_all(struct call *c, const struct addrinfo *list)
 {
     bool any = false;
@@ -285,7 +284,7 @@ static void lookup_cb(uv_getaddrinfo_t *request, int status, struct addrinfo *li
         return;
     }
     if (status != 0) {
-        snprintf(c->error, sizeof c->error, "the name %s cannot be looked up: %s", c->host,
+        snprintf(c->error, sizeof c->error, "the name %s cannot be resolved: %s", c->host,
                  uv_strerror(status));
         call_fail(c, c->error, false);
     } else {
@@ -362,7 +361,7 @@ int webhooks_send(struct webhooks *w, const struct webhook_post *post)
     return err;
 }
 
-/* ---- what became of it ---- */
+/* ---- the end of a call ---- */
 
 static void idle_cb(uv_idle_t *idle)
 {
@@ -383,7 +382,7 @@ static void finish(struct call *c, CURLcode code)
     long status = 0;
     curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
     struct webhook_result result = {.reached = true, .status = (uint16_t)status};
-    /* An answer that was too long to read to its end is an answer. */
+    /* A response that was too long to be read completely is a response. */
     bool answered = status > 0 && (code == CURLE_OK || code == CURLE_WRITE_ERROR);
     if (!answered) {
         result.status = 0;
@@ -467,8 +466,8 @@ static struct watched_socket *socket_watch(struct webhooks *w, curl_socket_t fd)
     return s;
 }
 
-/* Always 0: anything else would end every call that there is or will ever be. One whose socket
- * cannot be watched ends alone. */
+/* Always 0: any other value would end every present and future call. A call whose socket cannot be
+ * watched ends alone. */
 static int socket_cb(CURL *curl, curl_socket_t fd, int what, void *ctx, void *of_socket)
 {
     struct webhooks *w = ctx;
@@ -498,7 +497,7 @@ static void timer_cb(uv_timer_t *timer)
     results_take(w);
 }
 
-/* Must not call back into libcurl, so "now" is the next turn of the loop. */
+/* Must not call back into libcurl, so "now" is the next iteration of the loop. */
 static int time_cb(CURLM *multi, long ms, void *ctx)
 {
     struct webhooks *w = ctx;
@@ -549,7 +548,7 @@ static void own_closed_cb(uv_handle_t *handle)
     handle_closed(handle->data);
 }
 
-/* A look-up that a thread is busy with cannot be called back; it finds that nobody waits. */
+/* A name resolution in a thread cannot be stopped; it finds that its call has ended. */
 static void call_cut(struct webhooks *w, struct call *c)
 {
     if (!c->looking_up) {
@@ -570,7 +569,7 @@ void webhooks_close(struct webhooks *w, void (*fn)(void *ctx), void *ctx)
     w->closed_ctx = ctx;
     while (w->first)
         call_cut(w, w->first);
-    curl_multi_cleanup(w->multi); /* closes what is left of its sockets */
+    curl_multi_cleanup(w->multi); /* closes the rest of its sockets */
     curl_global_cleanup();
     uv_close((uv_handle_t *)&w->timer, own_closed_cb);
     uv_close((uv_handle_t *)&w->idle, own_closed_cb);

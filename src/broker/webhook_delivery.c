@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way of a notice: taken from the outbox, made a JSON text (with the job's payload, where the
- * rule wants it), signed, sent; then the outbox is told how it ended. What is not told for certain
- * is told again; what a crash leaves untold is delivered again. So a receiver may see a notice
- * twice, under the same id, but misses none. */
+/* The delivery of a notice: it is taken from the outbox, written as JSON (with the job's payload,
+ * if the rule says so), signed and sent; then the result is reported to the outbox. A report whose
+ * outcome is uncertain is repeated; a notice whose result was not reported before a crash is
+ * delivered again. A receiver may therefore get a notice twice, under the same id, but misses none.
+ */
 #include "broker/webhook_delivery.h"
 
 #include <stdio.h>
@@ -16,19 +17,19 @@
 #include "broker/webhook.h"
 #include "core/id.h"
 
-#define LOOK_MS 1000 /* how often to look at conditions, and at the latest at the outbox */
+#define CHECK_MS 1000 /* how often conditions are checked, and at the latest the outbox */
 #define HOLD_SPARE_MS                                                                              \
-    60000 /* a delivery that is not ended so long after its timeout never will be */
+    60000 /* a delivery that has not ended this long after its timeout never will */
 
 struct delivery {
     struct webhook_deliveries *owner;
     struct delivery *prev, *next;
     struct notice_view view; /* texts in the arena */
     struct arena arena;
-    struct op op; /* the question for the job, then how it ended */
-    bool asked;   /* op is under way */
-    bool unasked; /* the store did not say what the job is like; the timer asks again */
-    bool unsaid;  /* the end is known, but the outbox does not know it yet */
+    struct op op;    /* reads the job, then reports the result */
+    bool asked;      /* op is outstanding */
+    bool unasked;    /* the store did not return the job; the timer tries again */
+    bool unreported; /* the result is known, but the outbox does not have it yet */
     bool sending;
 };
 
@@ -43,12 +44,12 @@ struct webhook_deliveries {
     struct delivery *first;
     uint32_t count;
     struct op take;
-    uint64_t *mine; /* for take: the notices under way; room for `concurrency` */
+    uint64_t *mine; /* for take: the notices in progress; room for `concurrency` */
     bool taking, take_again;
-    bool take_lost; /* what the last take gave out is not known */
+    bool take_lost; /* it is not known which notices the last take returned */
     bool draining, closing, timer_closed;
-    bool leads;    /* of the nodes that share a store, this one looks at conditions */
-    bool delivers; /* … and this one delivers, of one of its stores at least */
+    bool leads;    /* of the nodes that share a store, this one checks conditions */
+    bool delivers; /* … and this one delivers, for at least one of its stores */
     uv_timer_t timer;
     uint64_t delivered, failed, refused;
     uint64_t dropped; /* as last logged */
@@ -78,7 +79,7 @@ static void end_reply(void *ctx, const struct reply *r)
     struct webhook_deliveries *n = d->owner;
     d->asked = false;
     if (!n->closing && (r->outcome == OUT_UNKNOWN || r->outcome == OUT_UNAVAILABLE)) {
-        d->unsaid = true; /* the timer says it again */
+        d->unreported = true; /* the timer reports it again */
         return;
     }
     delivery_free(d);
@@ -88,8 +89,8 @@ static void end_reply(void *ctx, const struct reply *r)
 
 static void say_end(struct delivery *d)
 {
-    d->unsaid = broker_submit(d->owner->broker, &d->op, 1, end_reply, d) != 0;
-    d->asked = !d->unsaid;
+    d->unreported = broker_submit(d->owner->broker, &d->op, 1, end_reply, d) != 0;
+    d->asked = !d->unreported;
 }
 
 static void log_failure(const struct webhook_deliveries *n, const struct delivery *d,
@@ -196,7 +197,7 @@ static void job_reply(void *ctx, const struct reply *r)
         delivery_send(d, r->outcome == OUT_OK && r->job_count == 1 ? &r->jobs[0] : NULL);
 }
 
-/* The job as it is now: it may be gone, or have run again. */
+/* The job in its present state: it may have been removed, or have run again. */
 static bool ask_job(struct delivery *d)
 {
     if (!d->view.notice.job_seq)
@@ -256,11 +257,11 @@ static void deliver(struct webhook_deliveries *n, const struct notice_view *v)
 
 static void timer_cb(uv_timer_t *timer);
 
-/* Real time, also under a test clock: whoever moves that settles. */
+/* Real time, also under a test clock: the code that moves that one settles. */
 static void timer_set(struct webhook_deliveries *n, struct wall_time due)
 {
     int64_t now = clock_now(&n->broker->config.clock).wall.ms;
-    int64_t wait = due.ms == 0 || due.ms - now > LOOK_MS ? LOOK_MS : due.ms - now;
+    int64_t wait = due.ms == 0 || due.ms - now > CHECK_MS ? CHECK_MS : due.ms - now;
     uv_timer_start(&n->timer, timer_cb, wait > 0 ? (uint64_t)wait : 1, 0);
 }
 
@@ -317,7 +318,7 @@ static void log_dropped(struct webhook_deliveries *n)
     n->dropped = f.notices_dropped;
 }
 
-/* Has conditions looked at, if that is this node's to do. */
+/* Checks the conditions, if this node is responsible. */
 static void look(struct webhook_deliveries *n, void (*fn)(void *ctx), void *ctx)
 {
     if (n->leads)
@@ -328,12 +329,12 @@ static void look(struct webhook_deliveries *n, void (*fn)(void *ctx), void *ctx)
         fn(ctx);
 }
 
-/* What another has told meanwhile is not known here. */
+/* What another node has reported meanwhile is not known here. */
 static void notice_leading(struct webhook_deliveries *n)
 {
     bool leads = backend_leads(n->broker->config.backend);
     if (leads && !n->leads)
-        conditions_anew(n->conditions);
+        conditions_report_again(n->conditions);
     n->leads = leads;
     n->delivers = backend_leads_any(n->broker->config.backend);
 }
@@ -344,7 +345,7 @@ static void timer_cb(uv_timer_t *timer)
     struct backend_figures f;
     notice_leading(n);
     for (struct delivery *d = n->first; d; d = d->next) {
-        if (d->unsaid)
+        if (d->unreported)
             say_end(d);
         if (d->unasked)
             d->unasked = !ask_job(d);
@@ -354,7 +355,7 @@ static void timer_cb(uv_timer_t *timer)
         return;
     }
     log_dropped(n);
-    if (!n->broker->config.test_clock) /* else whoever moves it has them looked at */
+    if (!n->broker->config.test_clock) /* otherwise the code that moves the clock checks them */
         look(n, NULL, NULL);
     timer_set(n, (struct wall_time){0});
     backend_figures(n->broker->config.backend, &f);
@@ -362,7 +363,7 @@ static void timer_cb(uv_timer_t *timer)
         take_more(n);
 }
 
-/* ---- news ---- */
+/* ---- events ---- */
 
 static bool event_cb(void *ctx, const struct broker_event *e)
 {
@@ -521,7 +522,7 @@ void deliveries_close(struct webhook_deliveries *n, void (*fn)(void *ctx), void 
     broker_listener_close(n->listener);
     for (struct delivery *d = n->first, *next; d; d = next) {
         next = d->next;
-        if (!d->asked) /* sending, or waiting to be said: it will be delivered again */
+        if (!d->asked) /* sending, or waiting to be reported: it will be delivered again */
             delivery_free(d);
     }
     webhooks_close(n->webhooks, webhooks_closed_cb, n);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry of workers: who they are, when each last made a request, what it did.
+/* The registry of workers: their names, when each last made a request, and what it did.
  *
- * A worker is known by the name that it gives with claims and heartbeats. This node remembers those
- * that it has heard of, at most NAMES_MAX: then the one that was silent longest makes room. An
- * entry stays for an hour after the last request and after the end of the last lease. Nodes that
- * share a store keep their entries there, too (OP_REGISTRY): what has changed is written once a
- * second, and a list merges the entries of all nodes. With an embedded store the registry lasts as
- * long as the process; which leases a worker holds is always the backend's to say, so that it is
- * right after a restart. */
+ * A worker is identified by the name that it gives in claims and heartbeats. This node remembers
+ * the workers whose requests it got, at most NAMES_MAX: then the one that was silent longest is
+ * removed. An entry stays for an hour after the last request and after the end of the last lease.
+ * Nodes that share a store write their entries there, too (OP_REGISTRY): entries that have changed
+ * are written once a second, and a list merges the entries of all nodes. With an embedded store the
+ * registry lasts as long as the process; the backend always says which leases a worker holds, so
+ * that this is right after a restart. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +19,9 @@
 #define NAMES_MAX 10000
 #define KEEP_MS (INT64_C(3600) * 1000)
 #define FLUSH_MS 1000
-#define FLUSH_AGAIN_MS 5000 /* after the store did not answer */
+#define FLUSH_AGAIN_MS 5000 /* after the store did not reply */
 
-/* ---- what this node knows ---- */
+/* ---- the entries of this node ---- */
 
 static void list_unlink(struct workers *ws, struct worker *w)
 {
@@ -107,7 +107,7 @@ static bool about_lease(enum op_kind kind)
            kind == OP_PROGRESS || kind == OP_LOG;
 }
 
-/* When the longest of its leases ends, if nothing is heard of it any more. */
+/* When the longest of its leases ends, if no further request comes. */
 static void holds_for(struct broker *b, struct worker *w, uint32_t lease_ms)
 {
     int64_t until = broker_now(b).wall.ms + lease_ms;
@@ -178,7 +178,7 @@ void workers_heard(struct broker *b, const struct broker_heartbeat_in *in)
     w->public.waits_until.ms = in->wait_ms ? broker_now(b).wall.ms + in->wait_ms : 0;
 }
 
-/* ---- what nodes tell one another ---- */
+/* ---- entries that nodes exchange ---- */
 
 static uint8_t *facts_encode(const struct broker *b, const struct broker_worker *w, uint8_t *at)
 {
@@ -198,7 +198,7 @@ static uint8_t *facts_encode(const struct broker *b, const struct broker_worker 
     return put_span(at, w->version);
 }
 
-/* False: this node's own, or not readable. Texts point into the entry. */
+/* False: an entry of this node, or not readable. Texts point into the entry. */
 static bool facts_decode(const struct broker *b, const struct worker_entry *e,
                          struct broker_worker *ret)
 {
@@ -258,7 +258,8 @@ static void flushed_cb(void *ctx, const struct reply *r)
     flush_free(f);
 }
 
-/* The entries that have changed; those that find no room wait for the next time. */
+/* Collects the entries that have changed; those for which there is no room wait for the next
+ * time. */
 static uint32_t flush_gather(struct broker *b, struct flush *f)
 {
     uint32_t n = 0;
@@ -318,7 +319,7 @@ struct workers_call {
     broker_workers_fn fn;
     void *ctx;
     struct arena arena;
-    struct broker_worker *others; /* what other nodes know */
+    struct broker_worker *others; /* entries of other nodes */
     size_t other_count;
 };
 
@@ -337,7 +338,7 @@ static int names_order(struct span a, struct span b)
     return order ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* By name; of one name the newest first. */
+/* By name; entries of one name newest first. */
 static int by_name(const void *x, const void *y)
 {
     const struct broker_worker *a = x, *b = y;
@@ -356,7 +357,7 @@ static enum broker_worker_state state_of(const struct broker *b, const struct br
     return broker_now(b).wall.ms - seen > b->config.silent_ms ? WORKER_SILENT : WORKER_ACTIVE;
 }
 
-/* What another node, or the backend, knows of the same worker. */
+/* Merges what another node, or the backend, knows about the same worker. */
 static void fold(struct broker_worker *to, const struct broker_worker *from)
 {
     to->claimed += from->claimed;
@@ -408,7 +409,7 @@ static struct broker_worker holder_of(const struct worker_view *v)
     return w;
 }
 
-/* Forgets those whose time is over; they stand at the end of the list. */
+/* Removes entries whose time is over; they are at the end of the list. */
 static void forget_old(struct broker *b)
 {
     struct workers *ws = &b->workers;

@@ -7,7 +7,7 @@
 
 static const struct {
     enum job_move move;
-    unsigned states; /* meant when none are named; 0 = they must be named */
+    unsigned states; /* used if none are named; 0 = they must be named */
 } actions[] = {
     [BULK_REQUEUE] = {MOVE_REQUEUE, STATE_BIT(STATE_DEAD)},
     [BULK_CANCEL] = {MOVE_CANCEL, 0},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a bulk action may be asked to do: the same rules on every store and in every API.
+/* The rules of bulk actions, the same on every store and in every API.
  *
- * A requeue without states means the dead jobs. A cancel or a remove must name its states: the
- * default would otherwise be every job of the queue. */
+ * A requeue without states concerns the dead jobs. A cancel or a remove must name its states:
+ * otherwise the default would be every job of the queue. */
 #pragma once
 
 #include <stdint.h>
@@ -19,7 +19,7 @@
 const char *bulk_refusal(uint8_t action, unsigned states, struct span group, struct span kind);
 /* The states from which the action can take jobs, as a mask. */
 unsigned bulk_states_from(enum bulk_action action);
-/* The states that are meant when none are named; 0 = they must be named. */
+/* The states that are used if none are named; 0 = they must be named. */
 unsigned bulk_states_default(enum bulk_action action);
 /* The states that an accepted request concerns: those named, or the default, without those from
  * which the action cannot take jobs. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which jobs a list or a bulk action means. A field that is not set matches everything. */
+/* Selects jobs for a list or a bulk action. A field that is not set matches everything. */
 #pragma once
 
 #include <stdbool.h>

@@ -24,7 +24,7 @@ static int name_check(struct span name, struct err_note *note)
     for (size_t i = 0; i < name.len; i++)
         if (!token_char((unsigned char)name.at[i]))
             return err_note_set(note, -ERR_INVALID,
-                                "headers has a name with another character than letters, digits "
+                                "headers has a name with a character other than letters, digits "
                                 "and !#$%%&'*+-.^_`|~ at byte %zu",
                                 i);
     return 0;
@@ -63,10 +63,10 @@ struct reading {
     struct arena *arena;
     struct err_note *note;
     struct json_writer *w; /* NULL = nothing is written */
-    const char *find;      /* NULL, or the name whose value goes to `found` */
+    const char *find;      /* NULL, or the name whose value is stored in `found` */
     struct span found;
     size_t count;
-    int refused; /* what ended it, with its note */
+    int refused; /* the error that ended it, with its note */
 };
 
 static int member_take(void *ctx, struct json_reader *r, struct span name, struct json_token value)
@@ -174,7 +174,7 @@ static bool hex_run(struct span text, size_t from, size_t count, bool *ret_zero)
     return true;
 }
 
-#define TRACEPARENT_BYTES 55 /* of version 00; later ones may have more, behind a dash */
+#define TRACEPARENT_BYTES 55 /* of version 00; later versions may have more after a dash */
 #define TRACE_ID_AT 3
 #define TRACE_ID_BYTES 32
 #define PARENT_ID_AT 36
@@ -194,7 +194,7 @@ static bool traceparent_valid(struct span t)
            (t.len == TRACEPARENT_BYTES || (!first && t.at[TRACEPARENT_BYTES] == '-'));
 }
 
-/* The headers with one more behind them. */
+/* Appends one more header. */
 static int append(struct span *headers, struct header more, struct arena *arena)
 {
     struct buf out;

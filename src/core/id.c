@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three spellings of a job id. */
+/* The three formats of a job id. */
 #include "core/id.h"
 
 #include "base/check.h"
@@ -42,7 +42,7 @@ unsigned id_node(uint64_t hi)
     return (unsigned)(hi & ID_NODE_MAX);
 }
 
-/* Five bits a character from the right; the first stands for the upper three. */
+/* Five bits for each character from the right; the first one stands for the upper three. */
 void id_ulid(struct job_id id, char out[ID_ULID_BYTES])
 {
     for (int i = ULID_CHARS - 1; i >= 0; i--) {
@@ -79,7 +79,7 @@ static char upper(char c)
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* -1 for what is no digit. */
+/* -1 if it is not a digit. */
 static int crockford_value(char c)
 {
     c = upper(c);
@@ -160,7 +160,7 @@ static int integer_parse(struct span text, struct job_ref *ret)
     return 0;
 }
 
-/* The length tells them apart: an integer has 16 digits at most. */
+/* The length distinguishes them: an integer has 16 digits at most. */
 int id_parse(struct span text, struct job_ref *ret)
 {
     switch (text.len) {

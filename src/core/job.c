@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens as clients see them. Each token has one spelling, and only that one is read. */
+/* Tokens as clients see them. Each token has one text form, and only that one is accepted. */
 #include "core/job.h"
 
 const uint8_t attempt_of_reason[REASON_COUNT] = {
@@ -22,7 +22,7 @@ static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
 #define COUNTER_DIGITS 13 /* of 64 bits */
 
-/* Writes without leading zeros; gives the end. */
+/* Writes without leading zeros; returns the end. */
 static char *number_text(uint64_t v, char *at)
 {
     char reversed[COUNTER_DIGITS];
@@ -48,7 +48,7 @@ void token_text(struct job_token t, char out[TOKEN_TEXT_BYTES])
     *at = '\0';
 }
 
-/* max is all ones, so that dropping five of them leaves the largest start of a number. */
+/* max is all ones, so removing five bits leaves the largest possible first digits of a number. */
 static bool number_parse(struct span text, uint64_t max, uint64_t *ret)
 {
     uint64_t v = 0;

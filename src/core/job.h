@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job record: what is durable about one unit of work, less its bytes.
+/* The job record: what is durable about one unit of work, without its bytes.
  *
- * Counting. failures counts attempts the worker failed, crashes counts leases that ran out (or
- * connections lost); both only ever rise until a requeue sets them to zero. The attempt a worker is
- * on is failures + crashes + 1; a release gives the attempt back, so it is not counted at all.
+ * Counting. failures counts attempts that the worker failed, crashes counts expired leases (or lost
+ * connections); both only increase until a requeue sets them to zero. The number of the current
+ * attempt is failures + crashes + 1; an attempt that ends with a release is not counted at all.
  *
- * A token is (boot epoch, counter). The epoch is raised durably before anything is handed out, the
- * counter rises with each claim, so no token is issued twice. */
+ * A token is (boot epoch, counter). The epoch is increased durably before any job is claimed, and
+ * the counter increases with each claim, so no token is issued twice. */
 #pragma once
 
 #include <stdint.h>
@@ -35,7 +35,7 @@ static inline bool attempt_went_wrong(uint8_t outcome)
     return outcome == ATTEMPT_FAILED || outcome == ATTEMPT_LEASE_EXPIRED ||
            outcome == ATTEMPT_TIMED_OUT;
 }
-/* What a job's reason says about the attempt that has just ended. */
+/* The outcome of the attempt that has just ended, by the reason of the job. */
 extern const uint8_t attempt_of_reason[REASON_COUNT];
 
 struct job_token {
@@ -58,12 +58,12 @@ static inline bool token_older(struct job_token a, struct job_token b)
 void token_text(struct job_token t, char out[TOKEN_TEXT_BYTES]);
 MUST_CHECK int token_parse(struct span text, struct job_token *ret);
 
-/* What limits a lease besides its length; all zero = nothing. It is durable, belongs to the lease
- * and ends with it. An extend never prolongs the lease beyond a limit. */
+/* The limits of a lease besides its length; all zero = none. They are durable, belong to the lease
+ * and end with it. An extend never prolongs the lease beyond a limit. */
 struct lease_limits {
     uint32_t timeout_ms;        /* the attempt ends this long after it began; 0 = no limit */
     uint32_t cancel_grace_ms;   /* how long the worker has after cancel_at */
-    struct wall_time cancel_at; /* when a cancel was requested; 0 = it was not */
+    struct wall_time cancel_at; /* when a cancel was requested; 0 = not requested */
 };
 
 static inline bool cancel_requested(const struct lease_limits *l)
@@ -92,8 +92,8 @@ static inline int64_t limit_at_ms(const struct lease_limits *l, struct wall_time
 }
 
 struct job {
-    uint64_t seq;            /* ≥ 1; rises in the order of enqueue */
-    uint64_t id_hi;          /* upper half of the id; holds the time of creation */
+    uint64_t seq;            /* ≥ 1; increases in the order of enqueue */
+    uint64_t id_hi;          /* upper half of the id; contains the time of creation */
     int64_t priority;        /* higher first */
     struct wall_time run_at; /* not before; 0 = at once */
     struct wall_time since;  /* when it entered its state */
@@ -101,7 +101,7 @@ struct job {
     uint32_t payload_bytes;
     uint16_t failures;
     uint16_t crashes;
-    uint32_t generation; /* the queue's purge generation when it last began to wait */
+    uint32_t generation; /* the queue's purge generation when the job last began to wait */
     uint8_t state;       /* enum job_state */
     uint8_t reason;      /* enum job_reason of the state it is in */
     uint8_t payload_kind;
@@ -109,11 +109,11 @@ struct job {
 };
 
 #define JOB_HAS_EXTRA 1u /* has a struct job_extra */
-#define JOB_BOUND 2u     /* its lease lives and dies with a connection */
-#define JOB_PENDING 4u   /* ready, but not dispatched yet; only where ready jobs are dispatched */
+#define JOB_BOUND 2u     /* its lease ends with a connection */
+#define JOB_PENDING 4u   /* ready, but not dispatched yet; only if ready jobs are dispatched */
 
-/* Texts of a client; core/job_texts.h has a row for each. Borrowed from wherever the struct came
- * from; empty = none. */
+/* Texts of a client; core/job_texts.h has a row for each. Borrowed from the source of the struct;
+ * empty = none. */
 struct job_texts {
     struct span unique; /* key */
     struct span group;
@@ -124,18 +124,18 @@ struct job_texts {
     struct span headers;    /* JSON, as core/headers.h writes it */
 };
 
-/* What few jobs have. */
+/* The fields that few jobs have. */
 struct job_extra {
     struct job_texts;            /* its members are members of this struct */
     struct wall_time expires_at; /* 0 = never */
     struct span options;         /* encoded struct job_options; empty = the queue's policy */
-    /* Keys of the key-value store at which it leaves its payload when it dies, as
-     * record_span_append writes them; has a record and a table of its own, so JOB_HAS_EXTRA says
-     * nothing of it. */
+    /* Keys of the key-value store under which its payload is stored when it dies, as
+     * record_span_append writes them. They have a separate record and table, so JOB_HAS_EXTRA does
+     * not include them. */
     struct span undelivered;
 };
 
-/* What a job brings along that lived in another store: an enqueue with it is an import. */
+/* The history of a job from another store: an enqueue with it is an import. */
 struct job_past {
     uint8_t state;  /* dead; or ready, which its run_at may make scheduled */
     uint8_t reason; /* of that state */
@@ -146,12 +146,12 @@ struct job_past {
 
 /* A queue whose policy is `by_due` orders its jobs by priority and then by the time at which they
  * were due. Both are in job.priority, which is the order of every store: the priority in units of
- * 2^43, less the due time in ms. A number that is such an order already stays as it is. */
+ * 2^43, minus the due time in ms. A number that is already such an order stays unchanged. */
 int64_t priority_by_due(int64_t priority, struct wall_time due);
-/* The priority that the job was given. */
+/* The priority that the client gave the job. */
 int64_t priority_given(int64_t order);
 
-/* The number shown as "attempt" (running, done: the one under way or finished) or "attempts". */
+/* The number shown as "attempt" (running, done: the current or the last one) or "attempts". */
 static inline uint32_t job_attempts(const struct job *j)
 {
     uint32_t under_way = j->state == STATE_RUNNING || j->state == STATE_DONE;

@@ -5,7 +5,7 @@
 
 #define SEPARATOR_BYTES (sizeof JOB_ERROR_SEPARATOR - 1)
 
-/* What stands before the first separator; *rest is what stands behind it. */
+/* The part before the first separator; *rest is the part after it. */
 static struct span before_separator(struct span text, struct span *rest)
 {
     const char *at =

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error of an attempt: its message, and the class and stack of the exception where the worker
- * gave them.
+/* The error of an attempt: its message, and the class and stack of the exception if the worker gave
+ * them.
  *
- * Records and stores keep the three as one text, so an error without class and stack is its message
- * and costs no more: message, U+FDD0, class, U+FDD0, stack; what is empty at the end is left out
- * with its separator. U+FDD0 is a noncharacter that Unicode reserves for use inside a program; a
- * message and a class end before it. */
+ * Records and stores contain the three as one text, so an error without class and stack is its
+ * message and costs no more: message, U+FDD0, class, U+FDD0, stack; empty parts at the end are left
+ * out with their separators. U+FDD0 is a noncharacter that Unicode reserves for use inside a
+ * program; a message and a class end before it. */
 #pragma once
 
 #include "base/containers/arena.h"
@@ -23,11 +23,11 @@ struct job_error {
     struct span text, type, stack; /* empty = none */
 };
 
-/* Cuts what is too long; texts are borrowed where nothing must be put together. -ERR_NOMEM. */
+/* Truncates parts that are too long; texts are borrowed if nothing has to be joined. -ERR_NOMEM. */
 MUST_CHECK int job_error_pack(const struct job_error *e, struct arena *arena, struct span *ret);
-/* Any text can be taken apart. */
+/* Any text can be split. */
 struct job_error job_error_split(struct span packed);
-/* A packed error whose message and stack are within their limits. */
+/* A packed error with message and stack truncated to their limits. */
 struct span job_error_cut(struct span packed);
-/* 0, or -ERR_INVALID or -ERR_TOO_BIG: of a packed error from another store. */
+/* 0, or -ERR_INVALID or -ERR_TOO_BIG: for a packed error from another store. */
 MUST_CHECK int job_error_check(struct span packed, struct err_note *note);

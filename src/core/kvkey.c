@@ -15,12 +15,12 @@
 #define MARK_NUMBER 0x20
 #define MARK_TEXT 0x30
 #define NUMBER_TEXT_BYTES 40
-#define WHOLE_MAX 9007199254740991.0 /* 2^53 - 1: beyond it neighbours fall together */
+#define WHOLE_MAX 9007199254740991.0 /* 2^53 - 1: larger whole numbers are not exact */
 #define SIGN (UINT64_C(1) << 63)
 
 /* ---- parts ---- */
 
-/* Negative numbers have all bits turned round, others the sign: then they sort as numbers do. */
+/* All bits of negative numbers are inverted, and the sign of others: then they sort as numbers. */
 static uint64_t number_order(double v)
 {
     uint64_t bits;
@@ -142,7 +142,7 @@ static int part_number(const struct json_token *t, struct kv_part *part, struct 
     if (!isfinite(part->number) || (whole && fabs(part->number) > WHOLE_MAX))
         return err_note_set(
             note, -ERR_INVALID,
-            "a whole number in a key must lie within 2^53 - 1, any other within the "
+            "a whole number in a key must not exceed 2^53 - 1, any other must be within the "
             "range of a double; write a larger one as a text");
     return 0;
 }
@@ -184,7 +184,7 @@ static int parts_in(struct json_reader *r, struct arena *arena, struct buf *out,
         if (err == 0)
             err = kvkey_append(out, &part);
         if (err == -ERR_INVALID && part.kind == KV_TEXT && part.text.len > 0 && !note->text[0])
-            return err_note_set(note, err, "a text in a key must not have a U+0000");
+            return err_note_set(note, err, "a text in a key must not contain U+0000");
         if (err != 0)
             return err;
         if (out->len > LIMIT_KV_KEY_BYTES)
@@ -248,7 +248,7 @@ int kvkey_from_text(struct span text, struct arena *arena, struct span *ret, str
     return err;
 }
 
-/* The shortest of the spellings that give the same number again. */
+/* The shortest text that gives the same number again. */
 static void write_number(struct json_writer *w, double v)
 {
     char text[NUMBER_TEXT_BYTES];

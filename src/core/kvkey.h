@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of the key-value store: arrays of parts, as one string of bytes that sorts as they do.
+/* Keys of the key-value store: arrays of parts, encoded as one byte string that sorts as they do.
  *
  * A key has 1 … LIMIT_KV_PARTS parts: booleans, numbers, texts. Booleans come before numbers,
  * numbers before texts; false before true, numbers by value, texts by code point; a key comes
  * before every longer one that begins with it. The encoding keeps this order for memcmp, and a key
- * is a prefix of another, part by part, exactly when its bytes are:
+ * is a prefix of another, part by part, exactly if its bytes are:
  *
  *   false 10   true 11   number 20 + eight bytes   text 30 + UTF-8 without U+0000 + 00
  *
@@ -28,13 +28,13 @@ struct kv_part {
     struct span text;
 };
 
-/* Greater than any byte an encoding can have in its place: prefix + this ends what begins with it.
- */
+/* Greater than any byte of an encoding at its position: prefix + this is the end of the range with
+ * the prefix. */
 #define KVKEY_END 0xff
 
-/* Appends one part: 0, -ERR_NOMEM, or -ERR_INVALID (U+0000, bad UTF-8, a number that is none). */
+/* Appends one part: 0, -ERR_NOMEM, or -ERR_INVALID (U+0000, bad UTF-8, not a number). */
 MUST_CHECK int kvkey_append(struct buf *out, const struct kv_part *part);
-/* Takes the first part off. -ERR_CORRUPT: this is no encoding. Texts point into the key. */
+/* Removes the first part. -ERR_CORRUPT: not an encoding. Texts point into the key. */
 MUST_CHECK int kvkey_next(struct span *key, struct kv_part *ret);
 /* Whether these bytes are the encoding of a key within the limits: 0, or -ERR_INVALID. */
 MUST_CHECK int kvkey_check(struct span key);
@@ -43,13 +43,13 @@ static inline bool kvkey_begins(struct span key, struct span prefix)
     return prefix.len == 0 || (key.len >= prefix.len && memcmp(key.at, prefix.at, prefix.len) == 0);
 }
 
-/* From a JSON array; the bytes are in the arena. An array without parts is let through only when
- * `empty_right`: it is the prefix of every key. -ERR_INVALID with a note (what is wrong, what would
- * be right), -ERR_TOO_BIG likewise, -ERR_NOMEM. */
+/* From a JSON array; the bytes are in the arena. An array without parts is accepted only if
+ * `empty_right`: it is the prefix of every key. -ERR_INVALID with a note (what is wrong and what is
+ * allowed), -ERR_TOO_BIG likewise, -ERR_NOMEM. */
 MUST_CHECK int kvkey_from_json(struct span json, bool empty_right, struct arena *arena,
                                struct span *ret, struct err_note *note);
-/* The key of one text. */
+/* The key with one text as its only part. */
 MUST_CHECK int kvkey_from_text(struct span text, struct arena *arena, struct span *ret,
                                struct err_note *note);
-/* As a JSON array; numbers in their shortest spelling. */
+/* Writes it as a JSON array; numbers in their shortest form. */
 void kvkey_write(struct json_writer *w, struct span key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every bound on what a client may send or ask for. Hard limits of the format; a queue's policy or
- * the configuration may be stricter. */
+/* Every limit on what a client may send or request. These are hard limits of the format; a queue's
+ * policy or the configuration may be stricter. */
 #pragma once
 
 #include <stdint.h>
@@ -12,15 +12,16 @@
 #define LIMIT_HEADERS_BYTES (8u << 10) /* of one job, as JSON */
 #define LIMIT_WORKER_BYTES 128
 #define LIMIT_WORKER_FACTS_BYTES 1024
-#define LIMIT_ERROR_BYTES 8192             /* longer error texts are cut at a character boundary */
+/* longer error texts are truncated at a character boundary */
+#define LIMIT_ERROR_BYTES 8192
 #define LIMIT_ERROR_TYPE_BYTES 128         /* class of an exception */
-#define LIMIT_STACK_BYTES (16u << 10)      /* longer stacks are cut at a character boundary */
+#define LIMIT_STACK_BYTES (16u << 10)      /* longer stacks are truncated at a character boundary */
 #define LIMIT_NOTE_BYTES 4096              /* queue description and an API's own queue attributes */
 #define LIMIT_ATTRIBUTES_BYTES (64u << 10) /* an API's own fields of one job, JSON */
 #define LIMIT_PAYLOAD_BYTES (64u << 20)
 #define LIMIT_BATCH 1000 /* jobs in one request, jobs in one claim */
-/* Payload bytes in one answer: a claim, a peek or a page of a list with bodies ends early behind
- * the job that reaches it. */
+/* Payload bytes in one reply: a claim, a peek or a page of a list with bodies ends after the job
+ * that reaches it. */
 #define LIMIT_ANSWER_BYTES (16u << 20)
 #define LIMIT_QUEUES_PER_CLAIM 1000
 #define LIMIT_QUEUES_PER_REQUEST 100 /* of a claim in the native API */
@@ -30,7 +31,7 @@
 #define LIMIT_BACKOFF_MS (30u * 24 * 3600 * 1000)
 #define LIMIT_ATTEMPTS 60000
 #define LIMIT_ATTEMPTS_KEPT 20    /* newest attempts whose history a job keeps */
-#define LIMIT_EXCEPTIONS 1000     /* in one answer */
+#define LIMIT_EXCEPTIONS 1000     /* in one reply */
 #define LIMIT_RATE_COUNT 1000000u /* jobs in the window of a rate limit */
 #define LIMIT_RATE_WINDOW_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
@@ -46,22 +47,23 @@
 #define LIMIT_KV_PARTS 32                /* of a key */
 #define LIMIT_KV_KEYS 1000      /* in one get; checks, sets and deletes of one commit, together */
 #define LIMIT_KV_ENQUEUES 100   /* of one commit */
-#define LIMIT_KV_UNDELIVERED 16 /* keys at which a job leaves its payload when it dies */
+#define LIMIT_KV_UNDELIVERED 16 /* keys under which the payload of a job is stored when it dies */
 #define LIMIT_SLICE 1000        /* records one bulk step may write */
 #define LIMIT_ALERTS 256        /* alert rules */
 #define LIMIT_ALERT_NAME_BYTES 100
 #define LIMIT_ALERTS_RAISED 10000    /* conditions that hold, of all rules and queues */
 #define LIMIT_URL_BYTES 2048         /* of a webhook */
-#define LIMIT_SECRET_BYTES 256       /* that it is signed with */
-#define LIMIT_NOTICES 10000          /* in the outbox; beyond it the oldest goes */
-#define LIMIT_NOTICE_TEXT_BYTES 512  /* a job's error in a notice; longer ones are cut */
+#define LIMIT_SECRET_BYTES 256       /* for its signature */
+#define LIMIT_NOTICES 10000          /* in the outbox; if it is full, the oldest is removed */
+#define LIMIT_NOTICE_TEXT_BYTES 512  /* a job's error in a notice; longer ones are truncated */
 #define LIMIT_NOTICE_ERROR_BYTES 200 /* why the last delivery failed */
 #define LIMIT_BREAKERS 1000          /* targets of webhooks whose breaker is remembered */
-#define LIMIT_NAMED_BREAKERS 1000    /* breakers that clients named */
+#define LIMIT_NAMED_BREAKERS 1000    /* breakers that clients have named */
 #define LIMIT_BREAKER_NAME_BYTES 100 /* of A-Z, a-z, 0-9, '.', '_', '-' */
 #define LIMIT_BREAKER_COUNT 1000000  /* failures that open one, probes that it allows */
 #define LIMIT_BREAKER_COOLDOWN_S 86400
-#define PRIORITY_URGENT (-1024) /* ready jobs above this one are counted, for APIs that tell */
+/* ready jobs above this priority are counted, for APIs that show the number */
+#define PRIORITY_URGENT (-1024)
 #define LIMIT_SEQ ((UINT64_C(1) << 53) - 1)
 #define LIMIT_WALL_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 /* schedules */

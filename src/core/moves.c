@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of retries, crashes and leases.
  *
- * What is counted against what: a queue's lease-end policy says whether leases that ran out
- * (crashes) share max_attempts with failures. Under "requeue" they have max_crashes to themselves;
- * under "requeue_counted" both limits hold; under "fail" the first one ends the job. */
+ * How attempts are counted: a queue's lease-end policy says whether expired leases (crashes) share
+ * max_attempts with failures. Under "requeue" only max_crashes limits them; under "requeue_counted"
+ * both limits hold; under "fail" the first one ends the job. */
 #include "core/moves.h"
 
 #include <inttypes.h>
@@ -58,7 +58,7 @@ static struct wall_time wall_after(struct wall_time now, int64_t wait_ms)
                                             : (struct wall_time){now.ms + wait_ms};
 }
 
-/* Counters as they stand, ready at once; the caller changes what turns out otherwise. */
+/* With the present counters, ready at once; the caller changes what differs. */
 static struct rec_job_back *back_begin(const struct job *j, enum job_reason reason,
                                        uint32_t generation, struct wall_time now,
                                        struct record *ret)
@@ -130,7 +130,7 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
                               : wall_after(now, backoff_wait_ms(rules->backoff, used, random)));
 }
 
-/* "Timeout after 300s"; a part of a second is shown only where there is one. */
+/* "Timeout after 300s"; fractions of a second are shown only if there are any. */
 static struct span timeout_text(uint32_t lease_ms, char text[LEASE_END_TEXT_BYTES])
 {
     uint32_t ms = lease_ms % 1000;
@@ -256,7 +256,7 @@ void decide_expire(const struct job *j, struct wall_time now, struct record *ret
 
 /* ---- applying ---- */
 
-/* Enters a state: every change of state goes through here. */
+/* Enters a state: every change of state is made here. */
 static int enter(struct job *j, enum job_move move, enum job_state to, enum job_reason reason,
                  struct wall_time at)
 {
@@ -271,13 +271,13 @@ static int enter(struct job *j, enum job_move move, enum job_state to, enum job_
 
 int apply_ready(struct job *j, const struct rec_job_ready *r)
 {
-    /* Why it came back still holds. */
+    /* The reason why it is ready again stays. */
     return enter(j, MOVE_PROMOTE, STATE_READY, j->reason, r->at);
 }
 
 int apply_claimed(struct job *j, const struct rec_job_claimed *r)
 {
-    /* An ordinary claim is the case of a seizure that starts from ready. */
+    /* An ordinary claim is a seizure that starts from ready. */
     int err = enter(j, MOVE_SEIZE, STATE_RUNNING, REASON_NONE, r->at);
     if (err == 0 && r->bound)
         j->flags |= JOB_BOUND;
@@ -286,7 +286,7 @@ int apply_claimed(struct job *j, const struct rec_job_claimed *r)
 
 int apply_extended(struct job *j, const struct rec_job_extended *r)
 {
-    (void)r; /* the lease is no part of the job */
+    (void)r; /* the lease is not part of the job */
     return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
 }
 

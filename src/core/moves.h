@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules: one decide_ function per transition says how it turns out (a record), one apply_
- * function per transition makes it so (a job). Nothing else changes a job.
+/* The rules: one decide_ function for each transition computes its result (a record), and one
+ * apply_ function changes a job accordingly. Nothing else changes a job.
  *
- * decide_ functions are pure but for the jitter's random numbers; they assume that the caller has
- * checked token and state (move_starts_from). apply_ functions check the state again, since records
- * also come from disk, and return -ERR_CORRUPT for a move that the table does not allow. */
+ * decide_ functions are pure except for the random numbers of the jitter; they assume that the
+ * caller has checked token and state (move_starts_from). apply_ functions check the state again,
+ * because records also come from disk, and return -ERR_CORRUPT for a move that the table does not
+ * allow. */
 #pragma once
 
 #include "core/job.h"
 #include "core/policy.h"
 #include "core/records/record.h"
 
-/* The queue's policy with the job's own options laid over it. */
+/* The queue's policy, overridden by the job's own options. */
 struct job_rules {
     uint32_t lease_ms;
     uint32_t timeout_ms; /* 0 = no limit */
@@ -30,9 +31,9 @@ struct fail_request {
     struct span error;
     uint8_t error_kind;
     bool no_retry;           /* dead at once, reason rejected */
-    bool timed_out;          /* not the worker says so: it took too long; reason timed_out */
-    bool damaged;            /* dead at once, reason damaged: no worker has seen it, uncounted */
-    bool has_run_at;         /* the worker says when: overrides the back-off, not max_attempts */
+    bool timed_out;          /* the server decided, because it took too long; reason timed_out */
+    bool damaged;            /* dead at once, reason damaged: no worker got it, uncounted */
+    bool has_run_at;         /* the worker gave a time: overrides the back-off, not max_attempts */
     struct wall_time run_at; /* absolute */
 };
 
@@ -40,9 +41,9 @@ struct fail_request {
 void decide_fail(const struct job *j, const struct job_rules *rules, const struct fail_request *f,
                  uint32_t generation, struct wall_time now, struct random *random,
                  struct record *ret);
-/* The lease ran out, or (lost) the connection it was bound to is gone: then even under "requeue"
- * the back-off applies from the second crash on. Under "fail" the record's error text is written to
- * `text`, which must live as long as the record. */
+/* The lease expired, or (lost) the connection that it was bound to was lost: then even under
+ * "requeue" the back-off applies from the second crash on. Under "fail" the record's error text is
+ * written to `text`, which must be valid as long as the record. */
 #define LEASE_END_TEXT_BYTES 40
 void decide_lease_end(const struct job *j, const struct job_rules *rules, bool lost,
                       uint32_t generation, struct wall_time now, struct random *random,
@@ -52,12 +53,13 @@ void decide_lease_end(const struct job *j, const struct job_rules *rules, bool l
 void decide_timeout(const struct job *j, const struct job_rules *rules, uint32_t timeout_ms,
                     uint32_t generation, struct wall_time now, struct random *random,
                     char text[TIMEOUT_TEXT_BYTES], struct record *ret);
-/* REC_JOB_CANCELLED: by request, or what any end of a lease comes to after a cancel was requested.
- */
+/* REC_JOB_CANCELLED: by request, or because a lease ended in any way after a cancel was
+ * requested. */
 void decide_cancelled(const struct job *j, enum job_reason reason, struct wall_time now,
                       struct record *ret);
-/* The job that held its lease has ended in this state (none = it was removed) and left it open: a
- * failed attempt, or, where a lease's end is the end of the job, that. The text as above. */
+/* The job that held its lease has ended in this state (none = it was removed) without ending it:
+ * this is a failed attempt or, if the policy ends the job with the lease, a dead job. The text as
+ * above. */
 #define LEFT_TEXT_BYTES 96
 void decide_left(const struct job *j, const struct job_rules *rules, struct job_ref holder,
                  enum job_state holder_state, uint32_t generation, struct wall_time now,
@@ -69,16 +71,16 @@ void decide_requeue(const struct job *j, struct wall_time run_at, uint32_t gener
                     struct wall_time now, struct record *ret);
 void decide_expire(const struct job *j, struct wall_time now, struct record *ret);
 
-/* Whether the record changes nothing but the error text: see rec_job_back. */
+/* Whether the record changes only the error text: see rec_job_back. */
 bool back_repeats(const struct job *j, const struct rec_job_back *r);
 bool dead_repeats(const struct job *j, const struct rec_job_dead *r);
 
 MUST_CHECK int apply_ready(struct job *j, const struct rec_job_ready *r);
 MUST_CHECK int apply_claimed(struct job *j, const struct rec_job_claimed *r);
 MUST_CHECK int apply_extended(struct job *j, const struct rec_job_extended *r);
-/* Progress and log are no part of the job. */
+/* Progress and log are not part of the job. */
 MUST_CHECK int apply_reported(const struct job *j);
-/* Its lease has the limits. */
+/* The limits are in its lease. */
 MUST_CHECK int apply_cancel_requested(const struct job *j, const struct rec_job_cancel_requested *r,
                                       struct lease_limits *limits);
 MUST_CHECK int apply_priority(struct job *j, const struct rec_job_priority *r);

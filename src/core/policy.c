@@ -85,7 +85,7 @@ static int field_check(const struct policy_field *f, const struct queue_policy *
                        struct err_note *note)
 {
     if (f->kind == POLICY_PRIORITY)
-        return 0; /* any is right */
+        return 0; /* any value is allowed */
     if (f->kind == POLICY_BACKOFF)
         return backoff_check(policy_backoff(f, p), note);
     if (f->kind == POLICY_RATE)
@@ -101,7 +101,7 @@ int policy_check(const struct queue_policy *p, struct err_note *note)
     return err;
 }
 
-/* 0 is the queue's own value. */
+/* 0 stands for the queue's value. */
 static int own_check(size_t index, int64_t value, struct err_note *note)
 {
     const struct policy_field *f = &policy_fields[index];
@@ -248,7 +248,7 @@ int policy_decode(struct span encoded, struct queue_policy *ret)
             return -ERR_CORRUPT;
         field_decode(f, &in, &p);
         if (!field_is_set(f, &p))
-            return -ERR_CORRUPT; /* there is one way to write a policy */
+            return -ERR_CORRUPT; /* there is only one way to write a policy */
     }
     if (!wire_ended(&in) || policy_check(&p, NULL) < 0)
         return -ERR_CORRUPT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a queue promises its jobs: retries, back-off, lease, uniqueness, capacity, retention; and
- * the few of these a job may bring along itself. core/policy_table.h has the default, the range and
- * the names of each member. */
+/* The policy of a queue: retries, back-off, lease, uniqueness, capacity, retention; and the few of
+ * these that a job may set itself. core/policy_table.h has the default, the range and the names of
+ * each member. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,8 +16,8 @@
 
 enum backoff_kind { BACKOFF_EXPONENTIAL = 0, BACKOFF_LIST = 1 };
 
-/* Exponential: base_ms, doubling up to max_ms, each moved by ± jitter_percent.
- * List: step_ms[n] before retry n+1, exactly; past the end the last one again; empty = no wait. */
+/* Exponential: base_ms, doubling up to max_ms, each changed at random by ± jitter_percent. List:
+ * step_ms[n] before retry n+1, exactly; after the end the last one again; empty = no wait. */
 struct backoff {
     uint8_t kind;
     uint8_t jitter_percent;
@@ -27,7 +27,7 @@ struct backoff {
     uint32_t step_ms[LIMIT_BACKOFF_STEPS];
 };
 
-/* What happens to a running job whose lease runs out (HF-17). */
+/* What happens to a running job whose lease expires (HF-17). */
 enum lease_end {
     LEASE_END_REQUEUE = 0, /* ready again at once; crashes count towards max_crashes only */
     LEASE_END_COUNTED =
@@ -41,14 +41,14 @@ enum unique_mode {
     UNIQUE_RETURN = 2,
     UNIQUE_REPLACE = 3
 };
-/* Over which jobs a unique key must be unique: scheduled, ready, running; or every job still kept;
- * or over none: keys are then only names, which several jobs may share. Cancelled jobs never count.
- */
+/* Among which jobs a unique key must be unique: scheduled, ready, running; or every job still
+ * stored; or none: then keys are only names, which several jobs may share. Cancelled jobs never
+ * count. */
 enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1, UNIQUE_NONE = 2 };
 enum durability { DURABILITY_FSYNC = 0, DURABILITY_RELAXED = 1 };
 
-/* At most this many new jobs a window for each key, see engine/rates.c; jobs without the key share
- * one. */
+/* At most this many new jobs in a window for each key, see engine/rates.c; jobs without the key
+ * share one. */
 enum rate_per { RATE_QUEUE = 0, RATE_GROUP = 1, RATE_CORRELATION = 2 };
 struct rate_limit {
     uint8_t per;        /* enum rate_per */
@@ -61,28 +61,28 @@ struct queue_policy {
     uint32_t timeout_ms;      /* longest run time of an attempt; 0 = no limit */
     uint32_t cancel_grace_ms; /* from the request to cancel a running job to the end of its lease */
     uint16_t max_attempts;    /* retries + 1; 1 … LIMIT_ATTEMPTS */
-    uint16_t max_crashes;     /* the job is dead when this many leases ran out; 0 = no limit */
+    uint16_t max_crashes;     /* the job is dead when this many leases have expired; 0 = no limit */
     struct backoff backoff;
     uint8_t lease_end;    /* enum lease_end */
-    uint8_t unique_mode;  /* default for jobs that do not say; not QUEUE_DEFAULT */
+    uint8_t unique_mode;  /* default for jobs that do not set it; not QUEUE_DEFAULT */
     uint8_t unique_scope; /* enum unique_scope */
     uint8_t durability;   /* enum durability */
     bool require_token;   /* APIs: never act on the current lease by id alone */
-    bool refuse_new;      /* enqueues are refused; what is there goes on */
-    bool ranked;          /* its jobs are counted through, so that a page may begin anywhere */
+    bool refuse_new;      /* enqueues are refused; existing jobs are still claimed */
+    bool ranked;          /* its jobs are counted, so that a page may begin at any offset */
     bool by_due;          /* within one priority the job that was due first comes first */
-    int64_t priority;     /* for jobs that do not say */
-    uint64_t capacity;    /* live jobs at most */
+    int64_t priority;     /* for jobs that do not set it */
+    uint64_t capacity;    /* limit of live jobs */
     uint32_t payload_max; /* bytes */
     uint32_t warn_depth;  /* 0 = never */
-    int64_t keep_done_ms; /* retention of done and of cancelled jobs, each by itself: age … */
+    int64_t keep_done_ms; /* retention of done and, separately, of cancelled jobs: age … */
     uint64_t keep_done;   /* … and count; 0 of either = keep none; INT64_MAX / UINT64_MAX = all */
     int64_t keep_dead_ms;
     uint64_t keep_dead;
     struct rate_limit enqueue_rate; /* imports are not counted */
 };
 
-/* What a job brings itself, else the queue's. */
+/* What a job sets itself; otherwise the queue's. */
 struct job_options {
     uint16_t max_attempts; /* 0 = the queue's */
     uint16_t max_crashes;  /* 0 = the queue's */
@@ -93,7 +93,7 @@ struct job_options {
 };
 
 void policy_default(struct queue_policy *p);
-/* 0, or -ERR_INVALID with a note that names the field, what it was and what would be right. */
+/* 0, or -ERR_INVALID with a note that names the field, its value and what is allowed. */
 MUST_CHECK int policy_check(const struct queue_policy *p, struct err_note *note);
 MUST_CHECK int options_check(const struct job_options *o, struct err_note *note);
 

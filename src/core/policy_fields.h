@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of the table of queue settings (core/policy_table.h) for code that walks through them,
- * and how a value gets into a policy and out of it. */
+/* The rows of the table of queue settings (core/policy_table.h) for code that iterates over them,
+ * and access to the value in a policy. */
 #pragma once
 
 #include "core/policy.h"
@@ -34,9 +34,10 @@ enum { POLICY_TABLE(POLICY_INDEX, ) POLICY_FIELDS };
 
 extern const struct policy_field policy_fields[POLICY_FIELDS];
 
-/* May the value be "no limit"? */
+/* Whether the value may be "no limit". */
 bool policy_unlimited(const struct policy_field *f);
-/* Every kind but BACKOFF and RATE. "No limit" is INT64_MAX, whatever the type of the member. */
+/* For every kind except BACKOFF and RATE. "No limit" is INT64_MAX, whatever the type of the
+ * member. */
 int64_t policy_number(const struct policy_field *f, const struct queue_policy *p);
 void policy_number_set(const struct policy_field *f, struct queue_policy *p, int64_t value);
 /* For POLICY_BACKOFF and POLICY_RATE. */
@@ -44,8 +45,8 @@ const struct backoff *policy_backoff(const struct policy_field *f, const struct 
 const struct rate_limit *policy_rate(const struct policy_field *f, const struct queue_policy *p);
 void policy_rate_set(const struct policy_field *f, struct queue_policy *p, struct rate_limit rate);
 
-/* The words of a row are separated by '|'. The word number `index`; empty behind the last. */
+/* The words of a row are separated by '|'. The word number `index`; empty after the last. */
 struct span policy_word(const char *words, size_t index);
 int policy_word_count(const char *words);
-/* The number of the word; -1: it is not one of them. */
+/* The number of the word; -1 if it is not one of them. */
 int policy_word_find(const char *words, struct span word);

@@ -37,13 +37,13 @@
     X(2, max_attempts, NUMBER, 10, 1, LIMIT_ATTEMPTS, "N",                                         \
       "a job that has failed this many times is dead: retries + 1", Y)                             \
     X(3, max_crashes, NUMBER, 5, 0, LIMIT_ATTEMPTS, "N",                                           \
-      "a job whose lease has run out this many times is dead; 0 means no limit", Y)                \
+      "a job whose lease has expired this many times is dead; 0 means no limit", Y)                \
     X(4, backoff, BACKOFF, BACKOFF_DEFAULT, 0, LIMIT_BACKOFF_MS, "",                                \
       "the wait before each retry: it doubles from base_ms to max_ms, and each wait is changed "   \
       "at random by up to jitter_percent; or the exact waits, of which the last is used again", Y) \
     X(5, lease_end, WORD, LEASE_END_REQUEUE, LEASE_END_REQUEUE, LEASE_END_FAIL,                    \
       "requeue|requeue_counted|fail",                                                              \
-      "what happens to a job whose lease runs out: it is ready again, the same but counted as a "  \
+      "what happens to a job whose lease expires: it is ready again, the same but counted as a "   \
       "failed attempt, or it is dead", Y)                                                          \
     X(6, unique_mode, WORD, UNIQUE_REJECT, UNIQUE_REJECT, UNIQUE_REPLACE, "reject|return|replace", \
       "what an enqueue with a unique key that is taken gets: a refusal, the job that has the "     \
@@ -58,11 +58,11 @@
     X(9, require_token, BOOL, false, 0, 1, "",                                                     \
       "no API may act on a running job by its id alone; each call needs the lease token", Y)       \
     X(10, refuse_new, BOOL, false, 0, 1, "",                                                       \
-      "refuse new jobs; the jobs that the queue has are still handed out", Y)                      \
+      "refuse new jobs; the jobs in the queue can still be claimed", Y)                             \
     X(11, priority, PRIORITY, 0, -INT64_MAX, INT64_MAX, "N",                                       \
-      "the priority of jobs that bring none; the higher comes first", Y)                           \
+      "the priority of jobs that set none; higher ones come first", Y)                              \
     X(12, capacity, NUMBER, 10000000, 1, INT64_MAX, "JOBS|none",                                   \
-      "live jobs of the queue at most; beyond it an enqueue is refused", Y)                        \
+      "the limit of live jobs; an enqueue beyond it is refused", Y)                                  \
     X(13, payload_max, BYTES, 1 << 20, 0, LIMIT_PAYLOAD_BYTES, "SIZE", "the largest payload", Y)   \
     X(14, warn_depth, NUMBER, 0, 0, UINT32_MAX, "JOBS",                                            \
       "an event and a log line warn when this many jobs wait; 0 means never", Y)                   \
@@ -78,15 +78,15 @@
       "number the jobs of the queue, so that a page of them can begin at any offset (GET "          \
       "/v1/queues/{queue}/jobs)", Y)           \
     X(20, enqueue_rate, RATE, RATE_DEFAULT, 0, 0, "queue|group|correlation_id",                  \
-      "how many new jobs are accepted in which time: this many at once, then evenly over the "     \
-      "time; beyond it an enqueue is refused. They are counted for the whole queue, or for each "  \
+      "how many new jobs are accepted in a window of time: this many at once, then evenly over the " \
+      "window; an enqueue beyond it is refused. They are counted for the whole queue, or for each "  \
       "group or correlation id (jobs without one are counted together). Repeats, duplicates and "  \
       "imports are not counted; after a restart the count begins again", Y) \
     X(21, timeout_ms, MS, 0, 0, LIMIT_TIMEOUT_MS, "DURATION",                                      \
       "how long an attempt may run, however often its lease is extended; beyond it the attempt "   \
       "ends as timed_out and counts as a failed one; 0 means no limit", Y)                         \
     X(22, cancel_grace_ms, MS, 30000, 0, LIMIT_LEASE_MS, "DURATION",                               \
-      "how long the worker of a running job may go on after a cancel was requested; then the "     \
+      "how long the worker of a running job may continue after a cancel was requested; then the "    \
       "lease ends and the job is cancelled; 0 ends the lease with the request", Y)                         \
     X(23, by_due, BOOL, false, 0, 1, "",                                                           \
       "within one priority, jobs start in the order of the time at which they were due (run_at, "  \

@@ -10,7 +10,7 @@
 
 #define PERCENT_100_MAX 10000u
 #define EVENT_GAP_MS 1000
-#define ENTRY_HEAD_BYTES 40 /* of an entry, less its text */
+#define ENTRY_HEAD_BYTES 40 /* of an entry, without its text */
 
 /* ---- progress ---- */
 
@@ -101,7 +101,7 @@ struct span joblog_begin(struct span log)
     return log.len < LIMIT_LOG_BYTES ? log : after_line(log, memchr(log.at, '\n', log.len));
 }
 
-/* A number and the space behind it. */
+/* A number and the space after it. */
 static bool take_number(struct span *in, uint64_t max, uint64_t *ret)
 {
     uint64_t v = 0;
@@ -130,7 +130,7 @@ bool joblog_next(struct span *log, struct joblog_line *ret)
     return false;
 }
 
-/* ---- the pace of events ---- */
+/* ---- the rate of events ---- */
 
 void progress_pace_init(struct progress_pace *p)
 {
@@ -151,7 +151,7 @@ static bool recent(const struct map64 *m, uint64_t seq, uint32_t now)
     return at && (uint32_t)(now - at) < EVENT_GAP_MS;
 }
 
-/* An entry of the map before the last is older than a second. */
+/* Entries of the map `before` are older than a second. */
 static void pace_turn(struct progress_pace *p, int64_t now_ms)
 {
     if (now_ms >= p->since_ms && now_ms - p->since_ms < EVENT_GAP_MS)

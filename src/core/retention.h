@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Retention: which of its finished jobs a queue keeps.
  *
- * Done, cancelled and dead jobs are kept each by themselves. The oldest of a state are removed
- * while there are more than `count` of them, and those that are `ms` old or older. A shared store
- * that looks for these jobs repeats this rule in SQL or Lua; tests/conform/conform_retention.c runs
- * it on every store. */
+ * Done, cancelled and dead jobs are counted separately. The oldest of a state are removed while
+ * there are more than `count` of them, and so are those that are `ms` old or older. A shared store
+ * that searches for these jobs repeats this rule in SQL or Lua; tests/conform/conform_retention.c
+ * runs it on every store. */
 #pragma once
 
 #include "core/policy.h"
@@ -12,7 +12,7 @@
 
 struct retention {
     uint64_t count; /* UINT64_MAX = all */
-    int64_t ms;     /* INT64_MAX = for ever */
+    int64_t ms;     /* INT64_MAX = forever */
 };
 
 static inline struct retention retention_of(const struct queue_policy *p, uint8_t state)
@@ -28,7 +28,7 @@ static inline bool retention_none(struct retention keep)
     return keep.count == 0 || keep.ms == 0;
 }
 
-/* When a job that ended then has been kept long enough, ms; INT64_MAX = never. */
+/* When a job that ended at this time may be removed, ms; INT64_MAX = never. */
 static inline int64_t retention_end(struct retention keep, struct wall_time ended)
 {
     return keep.ms < INT64_MAX - ended.ms ? ended.ms + keep.ms : INT64_MAX;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of legal moves. Each move leads from any of its starts to any of its ends. */
+/* The table of allowed moves. Each move leads from any of its initial states to any of its final
+ * states. */
 #include "core/state.h"
 
 #include <string.h>
@@ -66,7 +67,8 @@ static const unsigned reasons_of[STATE_COUNT] = {
     [STATE_CANCELLED] = R(CANCELLED) | R(REPLACED) | R(DISCARDED),
 };
 
-/* The rows of the table above that a client may ask for, turned round; a test compares the two. */
+/* The rows of the table above that a client may request, by initial state; a test compares the
+ * two. */
 static const char *const legal_moves[STATE_COUNT] = {
     [STATE_NONE] = "",
     [STATE_SCHEDULED] = "cancel, requeue, patch, remove, discard",
@@ -82,7 +84,7 @@ const char *state_name(enum job_state s)
     return (unsigned)s < STATE_COUNT ? states[s] : NULL;
 }
 
-/* STATE_NONE is no state that anybody can name. */
+/* STATE_NONE cannot be named. */
 bool state_parse(const char *text, size_t len, enum job_state *ret)
 {
     for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++) {

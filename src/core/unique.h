@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unique keys: which jobs of a queue hold theirs, by the scope of its policy.
  *
- * A shared store that looks for the holders of a queue's keys, or for jobs that share one, repeats
- * these rules in SQL or Lua; tests/conform/conform_unique.c runs them on every store. */
+ * A shared store that searches for the holders of a queue's keys, or for jobs that share one,
+ * repeats these rules in SQL or Lua; tests/conform/conform_unique.c runs them on every store. */
 #pragma once
 
 #include "core/policy.h"
@@ -16,9 +16,9 @@ static inline bool unique_holds(uint8_t scope, uint8_t state)
     return scope == UNIQUE_LIVE && (STATE_BIT(state) & STATES_LIVE);
 }
 
-/* Whether more jobs hold their key under the scope `to`, so that two might hold the same one. No
- * job that is not cancelled may then share its key with another: not those that have ended, either,
- * for it would be open which of the live ones holds it. */
+/* Whether more jobs hold their key under the scope `to`, so that two might hold the same one. Then
+ * no job that is not cancelled may share its key with another. This includes jobs that have ended,
+ * because it would be undefined which of the live ones holds the key. */
 static inline bool unique_widens(uint8_t from, uint8_t to)
 {
     return from != to && to != UNIQUE_NONE && !(from == UNIQUE_KEPT && to == UNIQUE_LIVE);

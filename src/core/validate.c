@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks on names and texts. Notes give positions, not the offending bytes: they may go to a log or
- * a terminal. */
+/* Checks of names and texts. Notes contain positions and not the offending bytes, because they may
+ * go to a log or a terminal. */
 #include "core/validate.h"
 
 #include "base/utf8.h"

@@ -71,7 +71,7 @@ void breaker_of_target_report(struct ops *o, struct span target, const struct br
 {
     const struct breaker_view *b = o->store->breaker_find(o, target);
     struct breaker before = b ? b->breaker : (struct breaker){0}, after = before;
-    breaker_tell(&after, rules, success, o->now);
+    breaker_call_ended(&after, rules, success, o->now);
     if ((b && breaker_equal(&before, &after)) || !target_set(o, target, &after))
         return;
     if (before.state != BREAKER_CLOSED && after.state == BREAKER_CLOSED)
@@ -144,7 +144,7 @@ void ops_breaker_report(struct ops *o, const struct op *op, struct reply *r)
     if (!named_find(o, want, &b, r))
         return;
     struct breaker_rules rules = breaker_rules_of(&b, &want->rules);
-    breaker_tell(&b, &rules, want->success, o->now);
+    breaker_call_ended(&b, &rules, want->success, o->now);
     if (!want->success && want->retry_after_ms)
         breaker_hold(&b, time_after(o->now, want->retry_after_ms));
     (void)named_set(o, want, &b, r);

@@ -330,6 +330,13 @@ void ops_release_claim(struct ops *o, const struct op *op, struct reply *r)
     }
 }
 
+uint8_t reason_report(uint8_t reason)
+{
+    if (reason == REASON_FAILED || reason == REASON_REJECTED)
+        return OP_FAIL;
+    return reason == REASON_RELEASED ? OP_RELEASE : OP_TICK;
+}
+
 /* --- leases that end without a report --- */
 
 bool ops_lease_ended(struct ops *o, struct job *j)

@@ -52,7 +52,7 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_BREAKER_PUT] = {"breaker_put", CLASS_NOTICE, REPLY_BREAKERS},
     [OP_BREAKER_DELETE] = {"breaker_delete", CLASS_NOTICE, REPLY_BREAKERS},
     [OP_BREAKER_ALLOW] = {"breaker_allow", CLASS_NOTICE, REPLY_BREAKERS, .away = AWAY_SPOOLED},
-    [OP_BREAKER_REPORT] = {"breaker_report", CLASS_NOTICE, REPLY_BREAKERS, .away = AWAY_SPOOLED},
+    [OP_BREAKER_REPORT] = {"breaker_call_ended", CLASS_NOTICE, REPLY_BREAKERS, .away = AWAY_SPOOLED},
     [OP_BREAKER_LIST] = {"breaker_list", CLASS_LOOK, REPLY_BREAKERS, .query = true,
                          .away = AWAY_SPOOLED},
     [OP_NOTE] = {"note", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(note.job)},

@@ -583,7 +583,7 @@ struct attempt_view {
 };
 
 /* What happened to a job since the server started; counts end at the highest number. */
-struct job_fates {
+struct outcome_counts {
     uint16_t claims, timeouts, releases;
     uint8_t rejections, requeues; /* failed with no_retry; requeued */
 };
@@ -603,7 +603,7 @@ const char *damage_name(unsigned bit);
 
 struct job_view {
     struct job job;
-    struct job_fates fates;
+    struct outcome_counts outcome_counts;
     struct span queue;          /* name */
     struct span owner;          /* of the queue; this and the next two: get, peek, page */
     bool require_token;         /* of its policy */
@@ -660,7 +660,7 @@ struct queue_view {
     const struct queue_policy *policy;
     struct wall_time created_at, updated_at, paused_until;
     struct queue_counts counts;
-    struct tally totals; /* since it was made */
+    struct counters totals; /* since it was made */
     /* In a partial list: the store that keeps this queue is left out, and another, which has jobs
      * under the same name, shown in its place. */
     bool stand_in;
@@ -671,7 +671,7 @@ struct queue_view {
 #define HISTORY_HOURS (30u * 24) /* kept */
 struct hour_view {
     uint32_t hour; /* since 1970 */
-    struct tally tally;
+    struct counters counters;
 };
 
 /* A key as it is shown. */
@@ -863,7 +863,7 @@ struct notices_reply {
     uint64_t notice_cursor; /* notice_list: pass as `after`; 0 = that was all */
 };
 
-/* breaker_put, breaker_delete, breaker_allow, breaker_report, breaker_list */
+/* breaker_put, breaker_delete, breaker_allow, breaker_call_ended, breaker_list */
 struct breakers_reply {
     const struct breaker_view *breakers; /* by target */
     uint32_t breaker_count;

@@ -64,7 +64,7 @@ struct lease_report {
     struct wall_time run_at;
 };
 
-/* How a lease ended, as far as it is counted for a job (struct job_fates). */
+/* How a lease ended, as far as it is counted for a job (struct outcome_counts). */
 enum lease_ending { ENDED_OTHERWISE, ENDED_RELEASED, ENDED_BY_TIME, ENDED_REJECTED };
 
 /* What the rules read of a schedule. */
@@ -420,7 +420,14 @@ bool ops_job_expired(struct ops *o, struct job *j);
  * else another job holds its key. */
 bool ops_bulk_change(struct ops *o, struct job *j, enum bulk_action action, bool *ret_changed);
 
+/* The operation by which the holder of a lease ended it, if the job has this reason afterwards;
+ * OP_TICK = it ended without a report. */
+uint8_t reason_report(uint8_t reason);
+
+/* The counts of a queue that follow from its counters. */
+void counts_from_counters(struct queue_counts *c, const struct counters *from);
+
 /* --- counts of what happened to a job --- */
-void counts_add_ending(struct job_fates *c, enum lease_ending how);
-void counts_add_claim(struct job_fates *c);
-void counts_add_requeue(struct job_fates *c);
+void counts_add_ending(struct outcome_counts *c, enum lease_ending how);
+void counts_add_claim(struct outcome_counts *c);
+void counts_add_requeue(struct outcome_counts *c);

@@ -57,6 +57,19 @@ struct span text_keep(struct ops *o, struct span text)
 
 /* --- counts --- */
 
+void counts_from_counters(struct queue_counts *c, const struct counters *from)
+{
+    const uint64_t *of = from->of;
+    c->enqueued = of[COUNTER_ENQUEUED];
+    c->claimed = of[COUNTER_CLAIMED];
+    c->acked = of[COUNTER_ACKED];
+    c->failed = of[COUNTER_FAILED_APP] + of[COUNTER_FAILED_BUSINESS];
+    c->crashed = of[COUNTER_CRASHED];
+    c->released = of[COUNTER_RELEASED];
+    c->died = of[COUNTER_DIED];
+    c->cancelled = of[COUNTER_CANCELLED];
+}
+
 static void count_16(uint16_t *n)
 {
     *n = (uint16_t)(*n + (*n < UINT16_MAX));
@@ -67,17 +80,17 @@ static void count_8(uint8_t *n)
     *n = (uint8_t)(*n + (*n < UINT8_MAX));
 }
 
-void counts_add_claim(struct job_fates *c)
+void counts_add_claim(struct outcome_counts *c)
 {
     count_16(&c->claims);
 }
 
-void counts_add_requeue(struct job_fates *c)
+void counts_add_requeue(struct outcome_counts *c)
 {
     count_8(&c->requeues);
 }
 
-void counts_add_ending(struct job_fates *c, enum lease_ending how)
+void counts_add_ending(struct outcome_counts *c, enum lease_ending how)
 {
     counts_add_claim(c);
     if (how == ENDED_RELEASED)

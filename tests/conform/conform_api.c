@@ -317,20 +317,20 @@ static const struct reply *history(struct env *e, const char *queue)
                               .history = {.queue = span_text(queue), .to = UINT32_MAX}});
 }
 
-static void expect_tally(struct env *e, const struct tally *t)
+static void expect_tally(struct env *e, const struct counters *t)
 {
-    EXPECT_INT(t->of[TALLY_ENQUEUED], 4);
-    EXPECT_INT(t->of[TALLY_CLAIMED], 5);
-    EXPECT_INT(t->of[TALLY_ACKED], 1);
-    EXPECT_INT(t->of[TALLY_FAILED_APP], 1);
-    EXPECT_INT(t->of[TALLY_FAILED_BUSINESS], 1);
-    EXPECT_INT(t->of[TALLY_CRASHED], 1);
-    EXPECT_INT(t->of[TALLY_RELEASED], 1);
-    EXPECT_INT(t->of[TALLY_DIED], 1);
-    EXPECT_INT(t->of[TALLY_CANCELLED], 1);
-    EXPECT_INT(t->of[TALLY_DONE_MS], 3000);
-    EXPECT_INT(t->of[TALLY_FAILED_MS], 10000);
-    EXPECT_INT(t->of[TALLY_DIED_MS], 0);
+    EXPECT_INT(t->of[COUNTER_ENQUEUED], 4);
+    EXPECT_INT(t->of[COUNTER_CLAIMED], 5);
+    EXPECT_INT(t->of[COUNTER_ACKED], 1);
+    EXPECT_INT(t->of[COUNTER_FAILED_APP], 1);
+    EXPECT_INT(t->of[COUNTER_FAILED_BUSINESS], 1);
+    EXPECT_INT(t->of[COUNTER_CRASHED], 1);
+    EXPECT_INT(t->of[COUNTER_RELEASED], 1);
+    EXPECT_INT(t->of[COUNTER_DIED], 1);
+    EXPECT_INT(t->of[COUNTER_CANCELLED], 1);
+    EXPECT_INT(t->of[COUNTER_DONE_MS], 3000);
+    EXPECT_INT(t->of[COUNTER_FAILED_MS], 10000);
+    EXPECT_INT(t->of[COUNTER_DIED_MS], 0);
 }
 
 /* One of each, then an hour without changes, then one more. */
@@ -367,20 +367,20 @@ static void sums_outlive_their_jobs(struct env *e)
     const struct reply *r = history(e, "q");
     EXPECT_INT(r->hour_count, 1);
     EXPECT_INT(r->hours[0].hour, START_WALL_MS / HOUR_MS);
-    expect_tally(e, &r->hours[0].tally);
+    expect_tally(e, &r->hours[0].counters);
     put(e, "other");
     advance(e, 2 * HOUR_MS);
     put(e, "q");
     r = history(e, "q");
     EXPECT_INT(r->hour_count, 2);
     EXPECT_INT(r->hours[1].hour - r->hours[0].hour, 2);
-    EXPECT_INT(r->hours[1].tally.of[TALLY_ENQUEUED], 1);
-    EXPECT_INT(queue_get(e, "q")->totals.of[TALLY_ENQUEUED], 5);
+    EXPECT_INT(r->hours[1].counters.of[COUNTER_ENQUEUED], 1);
+    EXPECT_INT(queue_get(e, "q")->totals.of[COUNTER_ENQUEUED], 5);
     EXPECT_OUT(run(e, queue_op(OP_QUEUE_DELETE, "q")), OUT_OK);
     settle_due(e);
     put(e, "q"); /* another queue of this name */
     EXPECT_INT(history(e, "q")->hour_count, 1);
-    EXPECT_INT(queue_get(e, "q")->totals.of[TALLY_ENQUEUED], 1);
+    EXPECT_INT(queue_get(e, "q")->totals.of[COUNTER_ENQUEUED], 1);
     struct op none = {.kind = OP_HISTORY, .history = {.queue = SPAN_LITERAL("nope")}};
     EXPECT_OUT(run(e, none), OUT_NO_QUEUE);
 }
@@ -390,10 +390,10 @@ static void sums_survive(struct env *e)
     live_a_little(e);
     env_restart(e);
     expect_tally(e, &queue_get(e, "q")->totals);
-    expect_tally(e, &history(e, "q")->hours[0].tally);
+    expect_tally(e, &history(e, "q")->hours[0].counters);
     put(e, "q");
     env_restart(e);
-    EXPECT_INT(queue_get(e, "q")->totals.of[TALLY_ENQUEUED], 5);
+    EXPECT_INT(queue_get(e, "q")->totals.of[COUNTER_ENQUEUED], 5);
 }
 
 static void sums_of_thirty_days(struct env *e)
@@ -407,7 +407,7 @@ static void sums_of_thirty_days(struct env *e)
     const struct reply *r = history(e, "q");
     EXPECT_INT(r->hour_count, 2); /* the first hour has been dropped */
     EXPECT_INT(r->hours[0].hour, START_WALL_MS / HOUR_MS + 1);
-    EXPECT_INT(queue_get(e, "q")->totals.of[TALLY_ENQUEUED], 3);
+    EXPECT_INT(queue_get(e, "q")->totals.of[COUNTER_ENQUEUED], 3);
 }
 
 /* ---- queues ---- */

@@ -80,7 +80,7 @@ static void outcomes_are_counted(struct env *e)
     p.max_crashes = 0;
     queue_make(e, "q", &p);
     uint64_t seq = put(e, "q");
-    EXPECT_INT(get(e, seq)->fates.claims, 0);
+    EXPECT_INT(get(e, seq)->outcome_counts.claims, 0);
     EXPECT_OUT(release(e, take(e, "q")), OUT_OK);
     take(e, "q");
     advance(e, 10000); /* the lease ends */
@@ -92,11 +92,11 @@ static void outcomes_are_counted(struct env *e)
     EXPECT_OUT(run(e, bury), OUT_OK);
     EXPECT_OUT(requeue(e, seq), OUT_OK);
     const struct job_view *v = get(e, seq);
-    EXPECT_INT(v->fates.claims, 4);
-    EXPECT_INT(v->fates.releases, 1);
-    EXPECT_INT(v->fates.timeouts, 1);
-    EXPECT_INT(v->fates.rejections, 1);
-    EXPECT_INT(v->fates.requeues, 1);
+    EXPECT_INT(v->outcome_counts.claims, 4);
+    EXPECT_INT(v->outcome_counts.releases, 1);
+    EXPECT_INT(v->outcome_counts.timeouts, 1);
+    EXPECT_INT(v->outcome_counts.rejections, 1);
+    EXPECT_INT(v->outcome_counts.requeues, 1);
 }
 
 static uint64_t urgent(struct env *e)

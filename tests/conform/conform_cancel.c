@@ -337,8 +337,8 @@ static void times_out_at_last(struct env *e)
     EXPECT_INT(v->attempt_count, 3);
     EXPECT_INT(v->attempts[2].outcome, ATTEMPT_TIMED_OUT);
     EXPECT_TEXT(v->attempts[2].error, "timed out after 1000 ms");
-    EXPECT_INT(queue_get(e, "q")->totals.of[TALLY_FAILED_APP], 3);
-    EXPECT_INT(queue_get(e, "q")->totals.of[TALLY_CRASHED], 0);
+    EXPECT_INT(queue_get(e, "q")->totals.of[COUNTER_FAILED_APP], 3);
+    EXPECT_INT(queue_get(e, "q")->totals.of[COUNTER_CRASHED], 0);
     const struct reply *r =
         run(e, (struct op){.kind = OP_EXCEPTIONS, .exceptions = {.queue = SPAN_LITERAL("q")}});
     EXPECT_INT(r->attempt_count, 3);

@@ -272,7 +272,7 @@ static void bulk_everything(struct env *e, uint8_t action, const char *text)
                                                           : STATE_NONE;
         EXPECT_INT(now, moves_it ? then : (enum job_state)s);
         if (action == BULK_REQUEUE && moves_it) {
-            EXPECT_INT(v->fates.requeues, 1); /* as if each had been asked for by itself */
+            EXPECT_INT(v->outcome_counts.requeues, 1); /* as if each had been asked for by itself */
             EXPECT_INT(v->job.failures, 0);
         }
     }

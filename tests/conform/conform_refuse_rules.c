@@ -41,13 +41,13 @@ static void specs(struct env *e)
          "invalid: source_queue must be the name of a queue: the queue name has a control "
          "character at byte 1;");
     SPEC(items, source, SPAN_LITERAL("jobs"),
-         "invalid: source_queue is the queue that the job goes to; it must be another;");
+         "invalid: source_queue must not be the queue that the job goes to;");
     SPEC(items, batch_size, 0, "invalid: batch_size is 0; it must be from 1 to 1000;");
     SPEC(items, batch_size, LIMIT_BATCH_SIZE + 1,
          "invalid: batch_size is 1001; it must be from 1 to 1000;");
     SPEC(items, every_ms, 0, "invalid: interval_ms is 0; it must be from 1000 to 315619200000;");
     SPEC(items, payload_kind, PAYLOAD_BYTES,
-         "invalid: payload must be JSON where source_queue is set;");
+         "invalid: payload must be JSON if source_queue is set;");
     SPEC(cron, misfire, MISFIRE_ALL + 1, "invalid: misfire is 3; it must be from 0 to 2;");
     SPEC(cron, overlap, OVERLAP_SKIP + 1, "invalid: overlap is 2; it must be from 0 to 1;");
     SPEC(cron, misfire_window_ms, LIMIT_EVERY_MS + 1,
@@ -292,8 +292,9 @@ static struct op rule_op(const char *name, const struct alert_rule *rule)
     } while (0)
 
 #define ALERT_NAME_WRONG                                                                           \
-    "invalid: the name of an alert is 1 to 100 bytes of UTF-8 without control characters and "     \
-    "does not start with '-';"
+    "invalid: the name of an alert must be 1 to 100 bytes of UTF-8 without control characters "    \
+    "and "                                                                                         \
+    "must not start with '-';"
 
 static void alerts(struct env *e)
 {
@@ -316,7 +317,7 @@ static void alerts(struct env *e)
          "invalid: secret has 257 bytes; 256 are allowed;");
     RULE(dead, url, SPAN_LITERAL("ftp://x/"), "invalid: url must begin with http:// or https://;");
     RULE(dead, url, BAD_UTF8, "invalid: url has a character at 1 that must be percent-encoded;");
-    RULE(share, secret, SPAN_LITERAL("s"), "invalid: secret is of no use without a url;");
+    RULE(share, secret, SPAN_LITERAL("s"), "invalid: secret has no effect without a url;");
     RULE(dead, percent, 5, "invalid: percent has no meaning for an alert on dead;");
     RULE(dead, depth, 5, "invalid: depth has no meaning for an alert on dead;");
     RULE(share, percent, 0, "invalid: percent is 0; it must be between 1 and 100;");

@@ -203,7 +203,7 @@ static void add_queues(struct text *t)
         add_number(t, "paused", q->paused_until.ms);
         for (int s = STATE_SCHEDULED; s < STATE_COUNT; s++)
             add_number(t, state_name((enum job_state)s), (int64_t)q->counts.by_state[s]);
-        for (int n = 0; n < TALLY_COUNT; n++)
+        for (int n = 0; n < COUNTER_COUNT; n++)
             add(t, " %llu", (unsigned long long)q->totals.of[n]);
         add(t, "\n");
     }

@@ -296,7 +296,7 @@ describe('the commands', () => {
   test('backup refuses a directory that is not empty, and says when there is no server', async () => {
     await refuses(['backup', backup, '--server', server.url], 2, /is not empty/);
     assert.deepEqual(readdirSync(backup), ['holdfast.db']);
-    await refuses(['backup', path.join(work, 'a/b'), '--server', server.url], 2, /cannot make the directory/);
+    await refuses(['backup', path.join(work, 'a/b'), '--server', server.url], 2, /cannot create the directory/);
     await refuses(['backup', path.join(work, 'none'), '--server', 'http://127.0.0.1:1'], 3, /no answer/);
     assert.ok(!existsSync(path.join(work, 'none')));
     mkdirSync(path.join(work, 'empty'));

@@ -134,9 +134,10 @@ describe('dispatch', () => {
     }
   });
 
-  test('TF-1 the view tasks: only tasks, in the document\'s words, without a prefix for this role', async () => {
+  test('TF-1 the view tasks: only tasks, in the document\'s words, without a prefix in a session that sets search_path', async () => {
     const sql = (text) => {
-      const run = spawnSync('psql', ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAtc', text], { encoding: 'utf8' });
+      const env = { ...process.env, PGOPTIONS: '-c search_path=dispatch,public' };
+      const run = spawnSync('psql', ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAtc', text], { encoding: 'utf8', env });
       return run.stdout.trim() || run.stderr.trim();
     };
     status(await apis[0].post('/v1/queues/bystander/jobs', { payload: 1, priority: 7 }), 201);
@@ -158,6 +159,7 @@ describe('dispatch', () => {
     assert.equal(sql(`SELECT status, retry_count, error FROM tasks WHERE id = '${soon.id}'`), 'FAILED|0|smtp');
     assert.match(sql(`UPDATE tasks SET status = 'QUEUED'`), /tasks can only be read; use: POST/);
     assert.match(sql('DELETE FROM tasks'), /tasks can only be read; use: DELETE/);
+    assert.equal(sql('SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text LIKE \'%search_path%\''), '0', 'the server changed no search_path');
     high.call('DEL', '{holdfast}:dispatch:high:tasks.high');
     status(await apis[0].delete(`/v1/jobs/${later.id}`), 200);
   });

@@ -345,7 +345,7 @@ describe('export and import', () => {
     writeFileSync(file, 'mine');
     const refused = await cli(from, ['export', '--output', file]);
     ended(refused, USAGE);
-    assert.match(refused.stderr, /is there already.*--force/);
+    assert.match(refused.stderr, /exists; give another name.*--force/);
     assert.equal(readFileSync(file, 'utf8'), 'mine');
     ended(await cli(from, ['export', '--output', file, '--force', '-q', q]), DONE);
     assert.equal(endOf(readFileSync(file, 'utf8')).jobs, 1);
@@ -404,7 +404,7 @@ describe('export and import', () => {
     const result = await imported(to, [head, queue, ...bad.map(([line]) => line), job, good, end, '{}'].join('\n'));
     ended(result, REFUSED);
     for (const [, pattern] of bad) assert.match(result.stderr, pattern);
-    assert.match(result.stderr, /line 17: it comes behind/);
+    assert.match(result.stderr, /line 17: it follows the line/);
     assert.deepEqual(summary(result).slice(0, 3), [2, 0, 0]);
     assert.deepEqual((await list(b, q)).find((j) => !j.unique).attributes, { imported_from: 'good', robot: 4 });
     // A unique key that another job holds is never taken.
@@ -446,7 +446,7 @@ describe('export and import', () => {
     relay.close();
     relay.closeAllConnections();
     ended(cut, UNREACHABLE);
-    assert.match(cut.stderr, /stopped at line 1003 after 1000 jobs; the same command goes on/);
+    assert.match(cut.stderr, /stopped at line 1003 after 1000 jobs; the same command continues/);
     const on = await imported(to, text);
     ended(on, DONE);
     assert.deepEqual(summary(on), [400, 2000, 0, 0]);

@@ -11,7 +11,7 @@ import { after, before, describe, test } from 'node:test';
 import { has } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
 import { killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
-import { freshQueue, onStores } from './lib/suite.mjs';
+import { freshQueue, onStores, trace } from './lib/suite.mjs';
 
 const API = '/keyval/api';
 const ULID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
@@ -51,6 +51,15 @@ const exhaust = async (api, id, queue, waits = [1000, 5000, 10000], more = {}) =
 };
 
 onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
+  test('HF-20: the trace context of a request is copied into the headers of the message', async () => {
+    const { api } = use;
+    const queue = freshQueue('trace');
+    const traced = await api.post(`${API}/queue/enqueue`, { value: 1, options: { queue } }, { headers: trace });
+    assert.equal(traced.status, 200, traced.text);
+    assert.deepEqual((await api.get(`/v1/jobs/${traced.json.id}`)).json.headers, trace);
+    assert.equal((await api.get(`/v1/jobs/${await enqueue(api, 2, { queue })}`)).json.headers, undefined);
+  });
+
   test('KV-1, KV-4, KV-7 simple enqueue, polling, ack, stats; an empty queue gives null', async () => {
     const { api } = use;
     assert.equal(await poll(api), null);

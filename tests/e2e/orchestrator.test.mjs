@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { Client } from './lib/client.mjs';
 import { refusalFault } from './lib/problem.mjs';
 import { killServer, startServer, stopServer } from './lib/server.mjs';
-import { freshQueue, onStores } from './lib/suite.mjs';
+import { freshQueue, onStores, trace } from './lib/suite.mjs';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
@@ -31,6 +31,15 @@ const native = async (api, id) => status(await api.get(`/v1/jobs/${id}`), 200);
 const advance = async (api, ms) => status(await api.post('/v1/test/clock', { advance_ms: ms }), 200);
 
 onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
+  test('HF-20: the trace context of a request is copied into the headers of the item', async () => {
+    const { api } = use;
+    const queue = await makeQueue(api);
+    const byId = status(await api.post('/api/queue-items', { queue_id: queue.id }, { headers: trace }), 201);
+    const byName = status(await api.post('/api/queue-items/add', { queue_name: queue.name }, { headers: trace }), 201);
+    for (const { id } of [byId, byName]) assert.deepEqual((await native(api, id)).headers, trace);
+    assert.equal((await native(api, (await add(api, queue)).id)).headers, undefined);
+  });
+
   test('ORC-1 a queue is created, listed, read, updated and deleted; a taken name is 409', async () => {
     const { api } = use;
     const name = freshQueue('orders');

@@ -133,7 +133,7 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
     sql('CREATE SCHEMA newer; CREATE TABLE newer.meta (version int); INSERT INTO newer.meta VALUES (99); CREATE TABLE newer.job ()');
   });
   test('wrong URLs', async () => {
-    await refused('postgres:nothing://', /lacks its \/\//);
+    await refused('postgres:nothing://', /needs a \/\/ after the scheme/);
     await refused('postgres://u:s3cret@h/db?nonsense=1', /not one that libpq understands/);
     await refused(`${base}&schema=No-Name`, /schema in the URL .* must be/);
     await refused(`${base}&durability=perhaps`, /durability .* fsync or relaxed/);
@@ -162,10 +162,10 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
   test('an unknown database', () => refused(base.replace('/postgres?', '/nowhere?'), /database "nowhere" does not exist/));
   test('missing rights', async () => {
     const poor = base.replace('holdfast@', 'poor@');
-    await refused(poor, /role poor may not make the schema holdfast.*GRANT CREATE/s);
+    await refused(poor, /role poor may not create the schema holdfast.*GRANT CREATE/s);
     await refused(`${poor}&schema=newer`, /role poor may not use the tables/);
     sql('CREATE SCHEMA bare; GRANT USAGE ON SCHEMA bare TO poor');
-    await refused(`${poor}&schema=bare`, /role poor may not make tables in the schema bare: GRANT CREATE/);
+    await refused(`${poor}&schema=bare`, /role poor may not create tables in the schema bare: GRANT CREATE/);
     // A missing right on one table or one sequence would otherwise be noticed only when it is needed.
     await stopServer(await startServer({ backend: url('rights') }));
     sql('GRANT USAGE ON SCHEMA rights TO poor; GRANT SELECT ON ALL TABLES IN SCHEMA rights TO poor');

@@ -74,7 +74,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
   });
   after(() => redis.kill());
   test('wrong URLs', async () => {
-    await refused(redis, 'redis:nothing://', /lacks its \/\//);
+    await refused(redis, 'redis:nothing://', /needs a \/\/ after the scheme/);
     await refused(redis, 'redis://u:s3cret@127.0.0.1:99999/0', /malformed/);
     await refused(redis, 'redis://u:s3cret@127.0.0.1/zero', /database .* must be a number/);
     await refused(redis, `${redis.url}?nonsense=s3cret`, /unknown parameter; known are prefix/);

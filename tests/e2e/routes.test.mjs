@@ -257,7 +257,7 @@ test('wrong routes are refused with a reason, and no password is shown', () => {
   wrong(['a number=1 backend=postgres://u:s3cret@h/1', 'b number=1 backend=postgres://u:s3cret@h/2'], /two backends under one number for a and b/);
   wrong(['a number=1 backend=memory:', 'b number=2 backend=memory:'], /one backend under two numbers for a and b/);
   wrong(['a number=0 backend=memory:'], /write number=0 and leave backend= out/);
-  wrong(['a number=1 backend=memory: s3cret'], /a word behind a that is not right/);
+  wrong(['a number=1 backend=memory: s3cret'], /an invalid option after a;/);
   wrong(['a number=1 backend=nonsense:s3cret'], /routes, backend 1: unknown backend "nonsense:"/);
 });
 

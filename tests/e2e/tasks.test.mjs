@@ -7,7 +7,7 @@ import { only } from './lib/backend.mjs';
 import { Client } from './lib/client.mjs';
 import { refusalFault } from './lib/problem.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
-import { onStores } from './lib/suite.mjs';
+import { onStores, trace } from './lib/suite.mjs';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const status = (answer, wanted) => {
@@ -35,6 +35,13 @@ const figures = async (api) => {
 };
 
 onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
+  test('HF-20: the trace context of a request is copied into the headers of the task', async () => {
+    const { api } = use;
+    const created = status(await api.post('/api/tasks', { name: 'send_mail' }, { headers: trace }), 201);
+    assert.deepEqual((await native(api, created.id)).headers, trace);
+    assert.equal((await native(api, (await create(api)).id)).headers, undefined);
+  });
+
   test('TF-9 create, get, claim, heartbeat, complete: the statuses in order', async () => {
     const { api } = use;
     await drain(api);

@@ -11,7 +11,7 @@ import { only } from './lib/backend.mjs';
 import { Client } from './lib/client.mjs';
 import { run } from './lib/program.mjs';
 import { startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
-import { onStores } from './lib/suite.mjs';
+import { onStores, trace } from './lib/suite.mjs';
 
 const at = (name) => `/api/web/queue/${name}`;
 const dict = ['id', 'library_id', 'path', 'queue_type', 'status', 'priority', 'error', 'results_json', 'enqueued_at', 'started_at', 'completed_at'];
@@ -49,6 +49,17 @@ const empty = async (api, type = 'processing') => {
 };
 
 onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
+  test('HF-20: the trace context of a request is copied into the headers of each job', async () => {
+    const { api } = use;
+    const d = webqueue(api);
+    await empty(api);
+    const { job_ids: ids } = ok(await api.post(at('enqueue'), { library_id: 1, paths: ['/trace/1', '/trace/2'] }, { headers: trace }));
+    assert.equal(ids.length, 2);
+    for (const id of ids) assert.deepEqual((await d.native(id)).headers, trace);
+    assert.equal((await d.native(await d.enqueue({ library_id: 1, path: '/trace/3' }))).headers, undefined);
+    await empty(api);
+  });
+
   test('NOM-4 NOM-5 NOM-6 NOM-8: the flow of the document, with a JobDict at each step', async () => {
     const { api } = use;
     const d = webqueue(api);

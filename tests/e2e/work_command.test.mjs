@@ -200,12 +200,12 @@ onStores('holdfast work', ['memory'], {}, (use) => {
   test('PDQ-8: an invalid file is refused, and the line is named', async () => {
     const file = path.join(temporaryDirectory(), 'work.yaml');
     for (const [text, message] of [
-      ['workers:\n  - queues: q\n    comand: [x]\n', /work\.yaml:3: 'comand' is no setting of a worker; did you mean 'command'/],
+      ['workers:\n  - queues: q\n    comand: [x]\n', /work\.yaml:3: 'comand' is not a setting of a worker; did you mean 'command'/],
       ['workers:\n  - queues: q\n    command: x\n', /work\.yaml:3: command must be a list/],
       ['workers:\n  - queues: q\n    command: [x]\n    lease: soon\n', /work\.yaml:2: --lease is 'soon'/],
       ['worker: []\n', /must have one member, workers/],
       ['workers: []\n', /at least one worker/],
-      ['a: [\n', /no valid YAML/],
+      ['a: [\n', /not valid YAML/],
     ]) {
       writeFileSync(file, text);
       const { code, stderr } = await runWork(use.server, ['--config', file]);
@@ -217,7 +217,7 @@ onStores('holdfast work', ['memory'], {}, (use) => {
   test('PDQ-8: an invalid command line is refused', async () => {
     for (const [args, message] of [
       [['--', 'cat'], /name the queues/],
-      [['q'], /name a command behind `--`, or an address with --url/],
+      [['q'], /give a command after `--`, or an address with --url/],
       [['q', '--url', 'http://127.0.0.1:1', '--', 'cat'], /exclude each other/],
       [['q', '--exit', '3=done', '--', 'cat'], /--exit is '3=done'; it must be CODE=ack\|fail\|dead\|release/],
       [['q', '-n', '0', '--', 'cat'], /--concurrency is 0; it must be from 1 to 1000/],

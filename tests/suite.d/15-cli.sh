@@ -65,7 +65,7 @@ cli_check 'serve prints its settings' 0 1 '^node: 7 +# flag$' serve --node 7 --p
 cli_check 'serve prints a file as it is read' 0 1 '^  max_attempts: 3 +# file, line 2$' \
   serve --print-config --config "$work/good.yaml"
 cli_check 'an unknown key names file, line and the nearest' 2 2 \
-  "bad.yaml:2: 'limits.bodybytes' is no setting; did you mean 'limits.body_bytes'\\?" \
+  "bad.yaml:2: 'limits.bodybytes' is not a setting; did you mean 'limits.body_bytes'\\?" \
   serve --config "$work/bad.yaml"
 cli_check 'a missing file of settings' 2 2 'cannot read the configuration .*No such file' \
   serve --config "$work/none.yaml"

@@ -212,7 +212,7 @@ tap_check 'client/events' bash -c followed
 
 check 'export' 0 1 '^\{"end":\{"queues":1,"jobs":0\}\}$' export --queue mail
 check 'export to a file' 0 2 '^[0-9]+ jobs and [0-9]+ queues exported$' export --queue mail --output "$work/export"
-check 'export replaces nothing' 2 2 'is there already; .*--force' export --queue mail --output "$work/export"
+check 'export replaces nothing' 2 2 'exists; .*--force' export --queue mail --output "$work/export"
 check 'import what is there' 0 1 'queues: 0 made, 0 changed, [0-9]+ kept$' import "$work/export"
 check 'import nothing' 2 2 'the input is empty' import
 check 'pause' 0 1 '^paused: +true$' queues pause lines --for 1h

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of the wrapper. Everything goes to the store below as it is; what the store says has
- * become ready is pushed. */
+/* The table of the wrapper. Everything is passed to the store below unchanged; jobs that the store
+ * reports as ready are pushed. */
 #include "backend/dispatch/impl.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ int64_t dispatch_ms(void)
     return (int64_t)(clock_ns() / 1000000);
 }
 
-/* --- what has become ready --- */
+/* --- jobs that have become ready --- */
 
 static void take_events(struct dispatch *d)
 {
@@ -38,7 +38,7 @@ static void take_events(struct dispatch *d)
     uint64_t oldest;
     size_t n;
     if (backend_events_missed(d->inner, d->seen))
-        d->walk_now = true;
+        d->pass_now = true;
     do {
         n = backend_events(d->inner, d->seen, EVENTS_WANTED, events, EVENTS_AT_ONCE, &oldest);
         for (size_t i = 0; i < n; i++) {
@@ -73,15 +73,15 @@ void dispatch_after(struct dispatch *d)
     if (d->closing)
         return;
     pushes_wake(d);
-    walk_wake(d);
+    pass_wake(d);
     end_settles(d);
 }
 
 #define LEADER_TTL_MS 10000
 #define SHOWN_PER_TTL 5
 
-/* People and monitoring find the leader where the document has it; the lease itself is in the
- * store. A node that leads no more lets the key run out. */
+/* Shows the leader at the key that the document names, for people and monitoring; the lease itself
+ * is in the store. When a node is no longer the leader, it lets the key expire. */
 static void show_leader(struct dispatch *d)
 {
     const char *key = d->config.leader_key;
@@ -92,17 +92,17 @@ static void show_leader(struct dispatch *d)
         return;
     d->shown_ms = dispatch_ms();
     backend_cluster(d->inner, &cluster);
-    for (size_t i = 0; i < SIDE_COUNT; i++)
-        side_show_leader(&d->sides[i], key, cluster.leader_epoch, ttl);
+    for (size_t i = 0; i < LIST_SERVER_COUNT; i++)
+        list_server_show_leader(&d->servers[i], key, cluster.leader_epoch, ttl);
 }
 
 static void timer_cb(uv_timer_t *timer)
 {
     struct dispatch *d = timer->data;
     show_leader(d);
-    for (size_t i = 0; i < SIDE_COUNT; i++)
-        if (redis_conn_down(d->sides[i].conn))
-            redis_conn_open(d->sides[i].conn);
+    for (size_t i = 0; i < LIST_SERVER_COUNT; i++)
+        if (redis_conn_down(d->servers[i].conn))
+            redis_conn_open(d->servers[i].conn);
     dispatch_after(d);
 }
 
@@ -142,8 +142,8 @@ static void dispatch_figures(const struct backend *b, struct backend_figures *re
     ret->dispatches = true;
     ret->dispatch_pushed = d->pushed;
     ret->dispatch_failed = d->failed;
-    for (size_t i = 0; i < SIDE_COUNT; i++)
-        ret->dispatch_up[i] = side_up(&d->sides[i]);
+    for (size_t i = 0; i < LIST_SERVER_COUNT; i++)
+        ret->dispatch_up[i] = list_server_up(&d->servers[i]);
 }
 
 static void dispatch_cluster(const struct backend *b, struct backend_cluster *ret)
@@ -204,7 +204,7 @@ static void part_closed(struct dispatch *d)
     if (--d->handles > 0)
         return;
     settles_end_all(&d->settles);
-    walk_forget(d);
+    pass_cancel(d);
     map64_done(&d->busy);
     map64_done(&d->suspects);
     mem_free(d->urgent);
@@ -223,7 +223,7 @@ static void inner_closed_cb(void *ctx)
     part_closed(ctx);
 }
 
-/* What is on its way stays pending, for whoever leads. */
+/* Jobs whose push is not confirmed stay pending, for the leader. */
 static void dispatch_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct dispatch *d = dispatch_of(b);
@@ -231,9 +231,9 @@ static void dispatch_close(struct backend *b, backend_closed_fn fn, void *ctx)
     d->closed = fn;
     d->closed_ctx = ctx;
     d->handles = 2;
-    for (size_t i = 0; i < SIDE_COUNT; i++)
-        side_close(&d->sides[i]);
-    walk_forget(d);
+    for (size_t i = 0; i < LIST_SERVER_COUNT; i++)
+        list_server_close(&d->servers[i]);
+    pass_cancel(d);
     uv_close((uv_handle_t *)&d->timer, timer_closed_cb);
     backend_close(d->inner, inner_closed_cb, d);
 }
@@ -296,19 +296,19 @@ int backend_open_dispatch(struct backend *inner, const struct backend_config *co
     d->config = *config;
     d->interval_ms = dispatch->interval_ms;
     d->batch = dispatch->batch;
-    d->walk_now = true;
+    d->pass_now = true;
     d->timer.data = d;
     map64_init(&d->busy);
     map64_init(&d->suspects);
     fill_ops(d);
     CHECK(uv_timer_init(config->loop, &d->timer) == 0);
-    d->sides[SIDE_HIGH] = (struct side){.d = d, .name = "high"};
-    d->sides[SIDE_LOW] = (struct side){.d = d, .name = "low"};
+    d->servers[LIST_SERVER_HIGH] = (struct list_server){.d = d, .name = "high"};
+    d->servers[LIST_SERVER_LOW] = (struct list_server){.d = d, .name = "low"};
     int err = copy_urgent(d, dispatch);
     if (!err)
-        err = side_open(&d->sides[SIDE_HIGH], dispatch->high, note);
+        err = list_server_open(&d->servers[LIST_SERVER_HIGH], dispatch->high, note);
     if (!err)
-        err = side_open(&d->sides[SIDE_LOW], dispatch->low, note);
+        err = list_server_open(&d->servers[LIST_SERVER_LOW], dispatch->low, note);
     if (err) {
         dispatch_close(&d->base, NULL, NULL);
         return err;

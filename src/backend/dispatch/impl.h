@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dispatching wrapper, inside.
+/* Internals of the dispatching wrapper.
  *
  *   dispatch.c     the table of the backend; opening and closing
- *   list_server.c  a Redis server, and the pushes on their way to it
- *   relist.c       the leader's loop: what is pending, what was lost */
+ *   list_server.c  a Redis server, and the pushes in progress
+ *   relist.c       the leader's loop: pending jobs, lost ids */
 #pragma once
 
 #include "backend/dispatch/dispatch.h"
@@ -13,17 +13,18 @@
 #include "core/id.h"
 #include "core/limits.h"
 
-#define PUSH_TRIES 4         /* of one job, one after the other … */
+#define PUSH_TRIES 4         /* attempts to push one job … */
 #define PUSH_BACKOFF_MS 50   /* … after this, twice this, … */
-#define PUSHES_AT_ONCE 500   /* on their way to one server */
-#define PUSHES_WAITING 10000 /* beyond it the leader's loop finds them */
+#define PUSHES_AT_ONCE 500   /* in progress at one server */
+#define PUSHES_WAITING 10000 /* more are found by the leader's loop */
 #define MARKS_AT_ONCE 100
 #define LIST_KEY_BYTES (REDIS_PREFIX_BYTES + LIMIT_QUEUE_NAME_BYTES + 32)
 
 struct push {
     struct push *next;
-    struct side *side;
-    struct job_ref job; /* without a sequence: the queue is gone, and its list with it */
+    struct list_server *side;
+    /* without a sequence: the queue was deleted, and its list is to be deleted */
+    struct job_ref job;
     unsigned tries;
     size_t len;
     char queue[];
@@ -34,18 +35,18 @@ struct push_list {
     size_t count;
 };
 
-struct side {
+struct list_server {
     struct dispatch *d;
     const char *name; /* "high", "low" */
     struct redis_url url;
     struct redis_tls_context *tls;
     struct rconn *conn;
-    bool greeted, down_told, refused_told;
-    struct push_list waiting, sent; /* answers come in the order of sent */
+    bool ready, down_logged, refused_logged;
+    struct push_list waiting, sent; /* replies come in the order of sent */
     int64_t resume_ms;              /* not before: a push was refused; 0 = at once */
 };
 
-enum { SIDE_HIGH, SIDE_LOW, SIDE_COUNT };
+enum { LIST_SERVER_HIGH, LIST_SERVER_LOW, LIST_SERVER_COUNT };
 
 struct dispatch {
     struct backend base;
@@ -58,17 +59,17 @@ struct dispatch {
     int64_t interval_ms;
     uint32_t batch;
     int64_t shown_ms; /* when the leader last showed itself in Redis */
-    struct side sides[SIDE_COUNT];
-    uint64_t seen; /* events up to here were looked at */
+    struct list_server servers[LIST_SERVER_COUNT];
+    uint64_t seen; /* events up to this one have been read */
     backend_news_fn news;
     void *news_ctx;
-    struct map64 busy; /* jobs on their way */
+    struct map64 busy; /* jobs whose push is in progress */
     struct push_list marks;
-    struct marking *marking; /* under way; NULL = none */
-    struct walk *walk;       /* the same */
-    struct map64 suspects;   /* queues whose lists had too few ids or too many (relist.c) */
-    bool walk_now;           /* not in its turn: Redis is back, or events were missed */
-    int64_t walked_ms;
+    struct marking *marking;  /* in progress; NULL = none */
+    struct relist_pass *pass; /* likewise */
+    struct map64 suspects;    /* queues whose lists had too few or too many ids (relist.c) */
+    bool pass_now;            /* before its time: Redis is connected again, or events were missed */
+    int64_t passed_ms;
     uint64_t pushed, failed;
     uv_timer_t timer;
     struct settles settles;
@@ -79,24 +80,27 @@ struct dispatch {
 };
 
 /* list_server.c */
-MUST_CHECK int side_open(struct side *s, const char *url, struct err_note *note);
-void side_close(struct side *s);
-struct side *side_of(struct dispatch *d, struct span queue);
-void side_key(const struct side *s, struct span queue, struct rargs *a); /* the list's name */
-bool side_up(const struct side *s);
-void side_show_leader(struct side *s, const char *key, uint64_t epoch, int64_t ttl_ms);
-/* Unless it is on its way already. */
+MUST_CHECK int list_server_open(struct list_server *s, const char *url, struct err_note *note);
+void list_server_close(struct list_server *s);
+struct list_server *list_server_of(struct dispatch *d, struct span queue);
+void list_server_key(const struct list_server *s, struct span queue,
+                     struct rargs *a); /* the name of the list */
+bool list_server_up(const struct list_server *s);
+void list_server_show_leader(struct list_server *s, const char *key, uint64_t epoch,
+                             int64_t ttl_ms);
+/* Does nothing if its push is already in progress. */
 void push_add(struct dispatch *d, struct span queue, struct job_ref job);
-void push_again(struct dispatch *d, struct span queue, struct job_ref job); /* … also then */
-void push_forget(struct dispatch *d, struct span queue); /* behind its pushes, its list goes */
+/* … pushes it in any case */
+void push_again(struct dispatch *d, struct span queue, struct job_ref job);
+void push_forget(struct dispatch *d, struct span queue); /* deletes its list after its pushes */
 void pushes_wake(struct dispatch *d);
 bool pushes_idle(const struct dispatch *d);
-bool pushes_full(const struct dispatch *d); /* nobody should add many */
+bool pushes_full(const struct dispatch *d); /* callers should not add many */
 
 /* relist.c */
-void walk_wake(struct dispatch *d); /* when it is time */
-void walk_forget(struct dispatch *d);
+void pass_wake(struct dispatch *d); /* when it is due */
+void pass_cancel(struct dispatch *d);
 
 /* dispatch.c */
-int64_t dispatch_ms(void);               /* of the process */
+int64_t dispatch_ms(void);               /* monotonic time */
 void dispatch_after(struct dispatch *d); /* something ended */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One Redis server and the pushes on their way to it. A push that is refused is tried again a few
- * times; then the job stays pending, and the leader's loop finds it. */
+/* One Redis server and the pushes in progress. A push that is refused is repeated a few times; then
+ * the job stays pending, and the leader's loop finds it. */
 #include "backend/dispatch/impl.h"
 
 #include <inttypes.h>
@@ -41,15 +41,15 @@ static void push_drop(struct dispatch *d, struct push *p)
     mem_free(p);
 }
 
-struct side *side_of(struct dispatch *d, struct span queue)
+struct list_server *list_server_of(struct dispatch *d, struct span queue)
 {
     for (size_t i = 0; i < d->urgent_count; i++)
         if (alert_matches(d->urgent[i], queue))
-            return &d->sides[SIDE_HIGH];
-    return &d->sides[SIDE_LOW];
+            return &d->servers[LIST_SERVER_HIGH];
+    return &d->servers[LIST_SERVER_LOW];
 }
 
-void side_key(const struct side *s, struct span queue, struct rargs *a)
+void list_server_key(const struct list_server *s, struct span queue, struct rargs *a)
 {
     char key[LIST_KEY_BYTES];
     int n = snprintf(key, sizeof key, "%sdispatch:%s:%.*s", s->url.prefix, s->name, (int)queue.len,
@@ -57,9 +57,9 @@ void side_key(const struct side *s, struct span queue, struct rargs *a)
     redis_args_bytes(a, span_of(key, (size_t)n));
 }
 
-bool side_up(const struct side *s)
+bool list_server_up(const struct list_server *s)
 {
-    return s->greeted && redis_conn_open_now(s->conn);
+    return s->ready && redis_conn_open_now(s->conn);
 }
 
 static void shown_cb(void *ctx, redisReply *r)
@@ -69,11 +69,11 @@ static void shown_cb(void *ctx, redisReply *r)
         freeReplyObject(r);
 }
 
-void side_show_leader(struct side *s, const char *key, uint64_t epoch, int64_t ttl_ms)
+void list_server_show_leader(struct list_server *s, const char *key, uint64_t epoch, int64_t ttl_ms)
 {
     struct rargs a;
     char value[64];
-    if (!side_up(s))
+    if (!list_server_up(s))
         return;
     snprintf(value, sizeof value, "node %u epoch %" PRIu64, s->d->config.node, epoch);
     redis_args_init(&a);
@@ -86,7 +86,7 @@ void side_show_leader(struct side *s, const char *key, uint64_t epoch, int64_t t
     redis_args_done(&a);
 }
 
-/* --- a job that is dispatched is marked so, many at a time --- */
+/* --- dispatched jobs are marked, many at a time --- */
 
 struct marking {
     struct dispatch *d;
@@ -97,7 +97,7 @@ struct marking {
 
 static void marks_wake(struct dispatch *d);
 
-/* What was not marked is pending still, and pushed once more: that does no harm. */
+/* A job that was not marked is still pending and is pushed again, which does no harm. */
 static void marked_cb(void *ctx, const struct reply *reply)
 {
     struct marking *m = ctx;
@@ -149,11 +149,11 @@ static void marks_wake(struct dispatch *d)
 
 /* --- pushes --- */
 
-/* NULL: no room, no memory, or nobody to push to. */
+/* NULL: too many, no memory, or no server. */
 static struct push *push_new(struct dispatch *d, struct span queue)
 {
-    struct side *s = side_of(d, queue);
-    if (s->waiting.count >= PUSHES_WAITING || !side_up(s))
+    struct list_server *s = list_server_of(d, queue);
+    if (s->waiting.count >= PUSHES_WAITING || !list_server_up(s))
         return NULL;
     struct push *p = mem_alloc(sizeof *p + queue.len);
     if (!p)
@@ -194,7 +194,7 @@ void push_forget(struct dispatch *d, struct span queue)
 static void pushed(struct push *p)
 {
     struct dispatch *d = p->side->d;
-    p->side->refused_told = false;
+    p->side->refused_logged = false;
     if (!p->job.seq) {
         push_drop(d, p);
         return;
@@ -206,9 +206,9 @@ static void pushed(struct push *p)
 
 static void refused(struct push *p)
 {
-    struct side *s = p->side;
+    struct list_server *s = p->side;
     s->d->failed++;
-    if (++p->tries >= PUSH_TRIES || !side_up(s)) {
+    if (++p->tries >= PUSH_TRIES || !list_server_up(s)) {
         push_drop(s->d, p);
         return;
     }
@@ -216,23 +216,23 @@ static void refused(struct push *p)
     list_add(&s->waiting, p);
 }
 
-/* Once, until one is taken: whatever is wrong, every push may meet it. */
-static void tell_refused(struct side *s, const redisReply *r)
+/* Logged once until a push succeeds: the cause probably affects every push. */
+static void log_refused(struct list_server *s, const redisReply *r)
 {
-    if (!s->refused_told)
+    if (!s->refused_logged)
         log_event(s->d->config.log, LOG_WARN, "dispatch_refused", LOG_TEXT("side", s->name),
                   LOG_TEXT("text", r->type == REDIS_REPLY_ERROR ? r->str : "an unknown answer"));
-    s->refused_told = true;
+    s->refused_logged = true;
 }
 
 static void pushed_cb(void *ctx, redisReply *r)
 {
-    struct side *s = ctx;
+    struct list_server *s = ctx;
     struct dispatch *d = s->d;
     struct push *p = list_take(&s->sent);
     bool done = r && r->type == REDIS_REPLY_INTEGER;
     if (r && !done)
-        tell_refused(s, r);
+        log_refused(s, r);
     if (r)
         freeReplyObject(r);
     if (done)
@@ -245,14 +245,14 @@ static void pushed_cb(void *ctx, redisReply *r)
 /* {"task_id":"…"} at the head of the list; workers take from its tail. */
 static void push_send(struct push *p)
 {
-    struct side *s = p->side;
+    struct list_server *s = p->side;
     struct rargs a;
     char id[ID_UUID_BYTES], text[ID_UUID_BYTES + 24];
     id_uuid(id_make(p->job.hi, p->job.seq), id);
     int n = snprintf(text, sizeof text, "{\"task_id\":\"%s\"}", id);
     redis_args_init(&a);
     redis_args_text(&a, p->job.seq ? "LPUSH" : "DEL");
-    side_key(s, span_of(p->queue, p->len), &a);
+    list_server_key(s, span_of(p->queue, p->len), &a);
     if (p->job.seq)
         redis_args_bytes(&a, span_of(text, (size_t)n));
     list_add(&s->sent, p);
@@ -260,12 +260,12 @@ static void push_send(struct push *p)
     redis_args_done(&a);
 }
 
-static void side_wake(struct side *s)
+static void list_server_wake(struct list_server *s)
 {
     if (s->resume_ms > dispatch_ms() && !s->d->closing)
         return;
     s->resume_ms = 0;
-    while (s->waiting.first && (!side_up(s) || s->d->closing)) {
+    while (s->waiting.first && (!list_server_up(s) || s->d->closing)) {
         s->d->failed += !s->d->closing;
         push_drop(s->d, list_take(&s->waiting));
     }
@@ -275,55 +275,55 @@ static void side_wake(struct side *s)
 
 void pushes_wake(struct dispatch *d)
 {
-    for (size_t i = 0; i < SIDE_COUNT; i++)
-        side_wake(&d->sides[i]);
+    for (size_t i = 0; i < LIST_SERVER_COUNT; i++)
+        list_server_wake(&d->servers[i]);
 }
 
 bool pushes_idle(const struct dispatch *d)
 {
-    const struct side *s = d->sides;
+    const struct list_server *s = d->servers;
     return !s[0].waiting.first && !s[1].waiting.first && !s[0].sent.first && !s[1].sent.first &&
            !d->marks.first && !d->marking;
 }
 
 bool pushes_full(const struct dispatch *d)
 {
-    return d->sides[SIDE_HIGH].waiting.count >= PUSHES_AT_ONCE ||
-           d->sides[SIDE_LOW].waiting.count >= PUSHES_AT_ONCE;
+    return d->servers[LIST_SERVER_HIGH].waiting.count >= PUSHES_AT_ONCE ||
+           d->servers[LIST_SERVER_LOW].waiting.count >= PUSHES_AT_ONCE;
 }
 
 /* --- the connection --- */
 
-static void told_down(struct side *s, const char *why)
+static void log_down(struct list_server *s, const char *why)
 {
-    if (!s->down_told)
+    if (!s->down_logged)
         log_event(s->d->config.log, LOG_ERROR, "dispatch_lost", LOG_TEXT("side", s->name),
                   LOG_TEXT("why", why),
                   LOG_TEXT("note", "its jobs stay pending until Redis can be reached again"));
-    s->down_told = true;
+    s->down_logged = true;
 }
 
 static void lost_cb(void *ctx, const char *why)
 {
-    struct side *s = ctx;
-    s->greeted = false;
-    told_down(s, why);
-    side_wake(s);
+    struct list_server *s = ctx;
+    s->ready = false;
+    log_down(s, why);
+    list_server_wake(s);
 }
 
-static void greeted_cb(void *ctx, redisReply *r)
+static void hello_cb(void *ctx, redisReply *r)
 {
-    struct side *s = ctx;
+    struct list_server *s = ctx;
     bool error = r && r->type == REDIS_REPLY_ERROR;
     if (error) {
-        told_down(s, r->str);
-        s->greeted = false;
-    } else if (r && !s->greeted) {
-        s->greeted = true;
-        if (s->down_told)
+        log_down(s, r->str);
+        s->ready = false;
+    } else if (r && !s->ready) {
+        s->ready = true;
+        if (s->down_logged)
             log_event(s->d->config.log, LOG_INFO, "dispatch_back", LOG_TEXT("side", s->name));
-        s->down_told = false;
-        s->d->walk_now = true;
+        s->down_logged = false;
+        s->d->pass_now = true;
     }
     if (r)
         freeReplyObject(r);
@@ -333,16 +333,16 @@ static void greeted_cb(void *ctx, redisReply *r)
 
 static void nothing_cb(void *ctx, redisReply *r)
 {
-    struct side *s = ctx;
+    struct list_server *s = ctx;
     if (r && r->type == REDIS_REPLY_ERROR)
-        told_down(s, r->str);
+        log_down(s, r->str);
     if (r)
         freeReplyObject(r);
 }
 
 static void opened_cb(void *ctx)
 {
-    struct side *s = ctx;
+    struct list_server *s = ctx;
     struct rargs a;
     char number[16];
     redis_args_init(&a);
@@ -356,11 +356,11 @@ static void opened_cb(void *ctx)
     snprintf(number, sizeof number, "%u", s->url.database);
     redis_args_text(&a, "SELECT");
     redis_args_text(&a, number);
-    redis_conn_send(s->conn, &a, greeted_cb, s); /* refused, too, where a password is wrong */
+    redis_conn_send(s->conn, &a, hello_cb, s); /* also refused if the password is wrong */
     redis_args_done(&a);
 }
 
-int side_open(struct side *s, const char *url, struct err_note *note)
+int list_server_open(struct list_server *s, const char *url, struct err_note *note)
 {
     bool tls = strncmp(url, "rediss:", 7) == 0;
     if (!tls && strncmp(url, "redis:", 6) != 0)
@@ -382,12 +382,12 @@ int side_open(struct side *s, const char *url, struct err_note *note)
     return err;
 }
 
-void side_close(struct side *s)
+void list_server_close(struct list_server *s)
 {
     redis_conn_close(s->conn);
     redis_tls_context_free(s->tls);
     s->conn = NULL;
-    s->greeted = false;
+    s->ready = false;
     struct push *p;
     while ((p = list_take(&s->waiting)) != NULL || (p = list_take(&s->sent)) != NULL)
         push_drop(s->d, p);

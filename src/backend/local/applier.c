@@ -12,20 +12,23 @@
 #include "base/mem.h"
 #include "base/system/clock.h"
 
-/* The views are about a second behind: this leaves the sweep the rest of it. Sweeps that take long
- * come less often, so that three quarters of the time are left to others: fewer and larger ones
- * cost less, since more is netted out and more rows share a page. */
+/* The views are about a second behind: this leaves the rest of it to the sweep. After a long sweep
+ * the next one comes later, so that three quarters of the time remain for other work. Fewer and
+ * larger sweeps cost less, because more records cancel each other out and more rows share a page.
+ */
 #define SWEEP_AFTER_NS UINT64_C(750000000)
 #define SWEEP_AFTER_MAX_NS UINT64_C(5000000000)
 #define SWEEP_SHARE 4u
 #define SWEEP_BYTES (UINT64_C(32) << 20)
 #define SWOLLEN_BYTES (UINT64_C(4) << 20)
 #define SLIM_EVERY_NS UINT64_C(60000000000)
-#define ROOM_FACTOR 2u /* a record may be in SQLite's WAL and in its file at once */
-#define ROOM_SHORT (UINT64_C(64) << 20) /* what was swept then goes into SQLite's file at once */
-#define LOOK_BYTES (UINT64_C(1) << 20)  /* synced: time to look at the disk again */
-#define PARTS_FULL 16u /* while room is short a batch goes in this many parts … */
-#define WHOLE_BYTES (UINT64_C(128) << 20) /* … or together with what has come since */
+#define ROOM_FACTOR 2u /* a record may be in SQLite's WAL and in its file at the same time */
+/* below this, what was swept is checkpointed into SQLite's file at once */
+#define ROOM_SHORT (UINT64_C(64) << 20)
+/* after this many synced bytes the free space is read again */
+#define LOOK_BYTES (UINT64_C(1) << 20)
+#define PARTS_FULL 16u /* while space is short, a batch is applied in this many parts … */
+#define WHOLE_BYTES (UINT64_C(128) << 20) /* … or together with what has been added since */
 #define FULL_RETRY_NS UINT64_C(200000000)
 #define TIDY_AFTER_NS UINT64_C(1000000000)
 
@@ -35,17 +38,23 @@ struct applier {
     uv_mutex_t lock;
     uv_cond_t wake;
     uint64_t durable, wanted, bytes; /* under lock; bytes: since the last sweep began */
-    uint64_t since;                  /* under lock: ns since when something waits; 0 = nothing */
-    uint64_t after;                  /* under lock: ns that it may wait, unless it is wanted */
-    uint64_t room, unseen;           /* under lock: bytes on the disk, and synced since */
-    bool stopping;                   /* under lock */
-    struct applier_state at;         /* under lock */
-    struct journal_batch batch;      /* the thread's own */
-    size_t taken;                    /* the thread's own: frames of the batch that are applied */
-    bool whole;       /* the thread's own: how the next try goes while room is short … */
-    uint64_t tried;   /* … and up to where the last such one went */
-    bool swollen;     /* the thread's own: a sweep took memory that quiet hours do not need */
-    uint64_t slimmed; /* the thread's own: ns, when it was last given back */
+    /* under lock: ns since when a record has waited; 0 = none waits */
+    uint64_t since;
+    /* under lock: ns that a record may wait, unless it is wanted earlier */
+    uint64_t after;
+    /* under lock: free bytes on the disk, and bytes synced since they were read */
+    uint64_t room, unseen;
+    bool stopping;              /* under lock */
+    struct applier_state at;    /* under lock */
+    struct journal_batch batch; /* used by the thread only */
+    /* used by the thread only: frames of the batch that are applied */
+    size_t taken;
+    /* used by the thread only: the next attempt while space is short takes the whole journal … */
+    bool whole;
+    uint64_t tried; /* … and the position up to which the last such attempt went */
+    /* used by the thread only: a sweep allocated memory that is not needed while idle */
+    bool swollen;
+    uint64_t slimmed; /* used by the thread only: ns, when memory was last returned */
 };
 
 static void note_room(struct applier *a)
@@ -60,7 +69,7 @@ static void note_room(struct applier *a)
 void applier_synced(struct applier *a, uint64_t position, uint64_t bytes)
 {
     uv_mutex_lock(&a->lock);
-    /* A sweep may have read it before this call came. */
+    /* A sweep may have read it before this call. */
     bool first = a->since == 0 && position > a->at.applied;
     bool much = a->bytes < SWEEP_BYTES && a->bytes + bytes >= SWEEP_BYTES;
     a->durable = position;
@@ -103,13 +112,14 @@ static void tell_change(struct applier *a, bool full, const struct err_note *non
 {
     if (full)
         log_event(a->config.log, LOG_ERROR, "disk_full",
-                  LOG_TEXT("why", none ? none->text : "too little room for the ballast"),
+                  LOG_TEXT("why", none ? none->text
+                                       : "there is not enough free space for the ballast file"),
                   LOG_TEXT("effect", "new jobs are refused"));
     else
         log_event(a->config.log, LOG_INFO, "disk_has_room");
 }
 
-/* Looks at the disk; `none` says why the last sweep found no room, NULL that it found some. */
+/* Reads the free space; `none` says why the last sweep found no space, NULL that it found some. */
 static void look_at_room(struct applier *a, const struct err_note *none)
 {
     struct ballast *ballast = a->config.ballast;
@@ -127,7 +137,8 @@ static void look_at_room(struct applier *a, const struct err_note *none)
 
 /* ---- a sweep ---- */
 
-/* How long what waits may do so after a sweep that took so long; `since` is when that began. */
+/* Returns how long records may wait after a sweep that took `ns`; `since` is when that sweep
+ * began. */
 static uint64_t sweep_after(uint64_t ns)
 {
     if (ns >= SWEEP_AFTER_MAX_NS / SWEEP_SHARE)
@@ -135,7 +146,7 @@ static uint64_t sweep_after(uint64_t ns)
     return ns * SWEEP_SHARE > SWEEP_AFTER_NS ? ns * SWEEP_SHARE : SWEEP_AFTER_NS;
 }
 
-/* `upto` was durable at `began`: what the store lacks after that became durable later. */
+/* `upto` was durable at `began`: records that the store lacks after that became durable later. */
 static void report(struct applier *a, int err, const struct err_note *note, uint64_t upto,
                    uint64_t began)
 {
@@ -161,9 +172,9 @@ static void report(struct applier *a, int err, const struct err_note *note, uint
     a->config.notify(a->config.ctx);
 }
 
-/* Sees to it that there is a batch, and says how many frames of it go into one transaction. While
- * room is short that is a part of it, or by turns all that the journal has: jobs that have ended
- * since the batch was read need no room any more. */
+/* Makes sure that there is a batch, and says how many of its frames go into one transaction. While
+ * space is short that is a part of the batch or, alternately, everything in the journal: jobs that
+ * have ended since the batch was read need no space any more. */
 static int batch_prepare(struct applier *a, uint64_t upto, size_t *ret, struct err_note *note)
 {
     struct journal_batch *batch = &a->batch;
@@ -183,7 +194,7 @@ static int batch_prepare(struct applier *a, uint64_t upto, size_t *ret, struct e
     return err;
 }
 
-/* Applies the batch in hand, or the next. */
+/* Applies the current batch, or the next one. */
 static int sweep(struct applier *a, struct err_note *note)
 {
     struct store *store = a->config.store;
@@ -205,7 +216,7 @@ static int sweep(struct applier *a, struct err_note *note)
 
 /* ---- waiting ---- */
 
-/* Under the lock. */
+/* Called under the lock. */
 static bool due(const struct applier *a)
 {
     if (a->at.applied >= a->durable)
@@ -214,8 +225,8 @@ static bool due(const struct applier *a)
            clock_ns() - a->since >= a->after;
 }
 
-/* Gives space back while nobody waits. False: there is no more to do for now, or it failed for good
- * (a failed sync is as fatal here as in a commit). Called without the lock. */
+/* Returns space to the file system while no one waits. False: nothing is left to do for now, or it
+ * failed permanently (a failed sync is as fatal here as in a commit). Called without the lock. */
 static bool tidy(struct applier *a)
 {
     struct err_note note = {""};
@@ -230,8 +241,8 @@ static bool tidy(struct applier *a)
     return more && !err;
 }
 
-/* Gives back the memory of a large sweep once all is quiet; not often, since threads that allocate
- * may have to wait meanwhile. */
+/* Returns the memory of a large sweep once the applier is idle; not often, because threads that
+ * allocate may have to wait meanwhile. */
 static void slim(struct applier *a)
 {
     if (a->taken == a->batch.count) {
@@ -289,7 +300,8 @@ void applier_compact_end(struct applier *a)
 
 /* ---- waiting for work ---- */
 
-/* Under the lock: sleeps until something may have changed. Housekeeping fills the silence. */
+/* Called under the lock: sleeps until something may have changed. Housekeeping is done while there
+ * is nothing to sweep. */
 static void sleep_a_while(struct applier *a, bool *more, bool *quiet)
 {
     uint64_t waited = a->since ? clock_ns() - a->since : 0;
@@ -315,12 +327,12 @@ static void sleep_a_while(struct applier *a, bool *more, bool *quiet)
     }
 }
 
-/* Waits until there is something to sweep; false when there is nothing left to do. */
+/* Waits until there is something to sweep; false if there is nothing left to do. */
 static bool wait_for_work(struct applier *a)
 {
     bool more = true, quiet = false, sliced = false;
     uv_mutex_lock(&a->lock);
-    /* One slice between two sweeps, however much waits: else load would starve it. */
+    /* One slice between two sweeps, however much waits: otherwise load would starve compacting. */
     while (!a->stopping && !a->at.error && (!due(a) || (a->at.compacting && !sliced))) {
         if (a->at.compacting) {
             uv_mutex_unlock(&a->lock);
@@ -337,12 +349,13 @@ static bool wait_for_work(struct applier *a)
     return work;
 }
 
-/* A full disk: give up the ballast, wait a little. False when told to stop. */
+/* The disk is full: removes the ballast file and waits a little. False if the thread was told to
+ * stop. */
 static bool wait_for_space(struct applier *a)
 {
     if (ballast_drop(a->config.ballast))
         log_event(a->config.log, LOG_WARN, "ballast_dropped",
-                  LOG_TEXT("effect", "what is reserved for a full disk is in use"));
+                  LOG_TEXT("effect", "the ballast file, the reserve for a full disk, was removed"));
     uv_mutex_lock(&a->lock);
     if (!a->stopping)
         uv_cond_timedwait(&a->wake, &a->lock, FULL_RETRY_NS);
@@ -351,7 +364,7 @@ static bool wait_for_space(struct applier *a)
     return go_on;
 }
 
-/* What waits in SQLite's WAL needs room in its file, too; nobody has counted it. */
+/* What waits in SQLite's WAL needs space in its file, too, which is not counted. */
 static bool room_is_short(struct applier *a)
 {
     uv_mutex_lock(&a->lock);
@@ -363,7 +376,7 @@ static bool room_is_short(struct applier *a)
 static void run(void *arg)
 {
     struct applier *a = arg;
-    bool last = false; /* told to stop while the disk was full: one more try */
+    bool last = false; /* told to stop while the disk was full: one more attempt */
     while (wait_for_work(a)) {
         struct err_note note = {""};
         int err = sweep(a, &note);
@@ -394,8 +407,8 @@ int applier_start(const struct applier_config *config, struct applier **ret)
     a->config = *config;
     a->at.applied = config->store->ops->meta(config->store)->position;
     a->durable = journal_position(config->journal);
-    /* What an earlier process left is swept at once, or one that is killed again and again would
-     * let the journal grow. */
+    /* What an earlier process left is swept at once. Otherwise the journal would grow under a
+     * process that is killed repeatedly. */
     a->since = a->durable > a->at.applied ? clock_ns() : 0;
     a->after = SWEEP_AFTER_NS;
     a->wanted = a->durable;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See backup.h. The target is written without journal and syncs: until the end it is nobody's. */
+/* See backup.h. The target is written without a journal and without syncs, because no one uses it
+ * before it is complete. */
 #include "backend/local/backup.h"
 
 #include <dirent.h>
@@ -22,19 +23,19 @@
 #define PREFIX "backup-"
 #define SUFFIX ".tmp"
 #define SLICE_PAGES 256
-#define LOOK_SLICES 8 /* so often: is there still room? and what was written, to the disk */
+#define LOOK_SLICES 8 /* how often the free space is checked and the written pages are flushed */
 #define BUSY_MS 5000
 
 struct backup {
     char *dir, *db_path;
-    char *temp_path; /* of the copy, as long as it has a name */
+    char *temp_path; /* of the copy while it has a name */
     void (*notify)(void *ctx);
     void *ctx;
     uv_thread_t thread;
     bool started;
     atomic_bool stop, over;
     _Atomic uint64_t pages, total;
-    /* the thread's own until it is over */
+    /* used by the thread only until it has ended */
     sqlite3 *from, *to;
     int fd;
     int error;
@@ -50,7 +51,7 @@ static int source_open(struct backup *b)
     if (rc == 0)
         rc = sql_exec(b->from, "BEGIN", &b->note);
     int64_t position = 0, pages = 0, page_bytes = 0;
-    if (rc == 0) /* the first read decides which moment it is */
+    if (rc == 0) /* the first read determines the moment of the copy */
         rc = sql_number(b->from, "SELECT position FROM meta", &position, &b->note);
     if (rc == 0)
         rc = sql_number(b->from, "PRAGMA page_count", &pages, &b->note);
@@ -63,14 +64,14 @@ static int source_open(struct backup *b)
     return dbfile_room(b->dir, (uint64_t)pages * (uint64_t)page_bytes, &b->note);
 }
 
-/* SQLite opens the file by its name, so it has one for a moment. That the descriptor and SQLite
- * mean the same file shows when the header is read through the descriptor. */
+/* SQLite opens the file by its name, so it has a name for a moment. Reading the header through the
+ * descriptor shows that the descriptor and SQLite mean the same file. */
 static int target_open(struct backup *b)
 {
     b->fd = mkostemps(b->temp_path, (int)strlen(SUFFIX), O_CLOEXEC);
     if (b->fd < 0)
         return err_note_set(&b->note, errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO,
-                            "cannot make a file in %s: %s", b->dir, strerror(errno));
+                            "cannot create a file in %s: %s", b->dir, strerror(errno));
     int rc = sql_open(b->temp_path, SQLITE_OPEN_READWRITE, BUSY_MS, &b->to, &b->note);
     if (unlink(b->temp_path) != 0 && rc == 0)
         rc = err_note_set(&b->note, -ERR_IO, "cannot remove %s: %s", b->temp_path, strerror(errno));
@@ -82,14 +83,14 @@ static int target_open(struct backup *b)
 
 /* ---- the copy ---- */
 
-/* Without this the last sync would have everything to write, and commits would wait for it. */
+/* Without this the last sync would have to write everything, and commits would wait for it. */
 static int look(struct backup *b)
 {
     (void)sync_file_range(b->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
     return dbfile_room(b->dir, 0, &b->note);
 }
 
-/* Which of the two connections failed, sqlite3_backup_step does not tell. */
+/* sqlite3_backup_step does not say which of the two connections failed. */
 static int copy_failed(struct backup *b, int rc)
 {
     char text[100];
@@ -106,7 +107,7 @@ static int copy_pages(struct backup *b, sqlite3_backup *copy)
     int rc = SQLITE_OK;
     for (unsigned slice = 1; rc == SQLITE_OK; slice++) {
         if (atomic_load(&b->stop))
-            return err_note_set(&b->note, -ERR_CLOSED, "the backup was cut short");
+            return err_note_set(&b->note, -ERR_CLOSED, "the backup was stopped");
         rc = sqlite3_backup_step(copy, SLICE_PAGES);
         FAILPOINT("backup.slice");
         atomic_store(&b->pages, atomic_load(&b->total) - (uint64_t)sqlite3_backup_remaining(copy));
@@ -129,7 +130,7 @@ static int copy_all(struct backup *b)
     return rc;
 }
 
-/* The source's transaction must not wait for the target's sync. */
+/* The source's transaction must not wait for the sync of the target. */
 static void ends_close(struct backup *b)
 {
     sqlite3_close(b->from);
@@ -168,7 +169,8 @@ static void run(void *arg)
 {
     struct backup *b = arg;
     b->error = make(b);
-    if (b->error && b->fd >= 0) { /* here: freeing the blocks of a large file takes its time */
+    /* on this thread, because freeing the blocks of a large file takes time */
+    if (b->error && b->fd >= 0) {
         close(b->fd);
         b->fd = -1;
     }
@@ -214,7 +216,7 @@ void backup_run(struct backup *b)
     b->started = uv_thread_create(&b->thread, run, b) == 0;
     if (b->started)
         return;
-    b->error = err_note_set(&b->note, -ERR_NOMEM, "there is no thread to be had");
+    b->error = err_note_set(&b->note, -ERR_NOMEM, "cannot start a thread for the backup");
     atomic_store(&b->over, true);
     b->notify(b->ctx);
 }

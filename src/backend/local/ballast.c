@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ballast.h. The blocks are reserved with fallocate: nobody ever reads them. */
+/* See ballast.h. The blocks are reserved with fallocate and never read. */
 #include "backend/local/ballast.h"
 
 #include <errno.h>
@@ -12,13 +12,13 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-#define ROOM_FACTOR 4 /* it is made again when so many times its size is free */
+#define ROOM_FACTOR 4 /* the file is created again when this many times its size is free */
 
 struct ballast {
     char *path, *dir;
     uint64_t bytes;
     bool there;
-    bool lacks_room; /* when it was last tried to make it */
+    bool lacks_room; /* at the last attempt to create it */
 };
 
 static bool whole(const struct ballast *b)
@@ -36,8 +36,8 @@ uint64_t ballast_room(const struct ballast *b)
     return (uint64_t)st.f_bavail * st.f_frsize;
 }
 
-/* 0 or what errno would say. */
-static int make(const struct ballast *b)
+/* Returns 0 or a value of errno. */
+static int create_file(const struct ballast *b)
 {
     int fd = open(b->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0)
@@ -56,7 +56,7 @@ void ballast_refill(struct ballast *b)
     b->lacks_room = ballast_room(b) < b->bytes * ROOM_FACTOR;
     if (b->lacks_room)
         return;
-    int error = make(b);
+    int error = create_file(b);
     b->there = error == 0;
     b->lacks_room = error == ENOSPC || error == EDQUOT;
 }

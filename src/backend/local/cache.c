@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See cache.h. Entries hang in a chain by position; `fresh` is the first that is not applied yet.
- */
+/* See cache.h. Entries form a list ordered by position; `fresh` is the first that is not applied
+ * yet. */
 #include "backend/local/cache.h"
 
 #include "base/check.h"
@@ -13,7 +13,7 @@
 struct body {
     uint64_t seq;
     uint64_t position;
-    char *bytes; /* the payload, and behind it what few jobs have, as job_extra_put writes it */
+    char *bytes; /* the payload, followed by the rare fields as job_extra_put writes them */
     size_t total;
     uint32_t payload_len;
     uint32_t prev, next;
@@ -24,8 +24,8 @@ struct cache {
     struct map64 map; /* seq → handle */
     uint64_t bytes, bytes_max;
     uint32_t first, last, fresh;
-    uint32_t hand;   /* where the search for unwanted bodies goes on */
-    uint32_t graves; /* dropped while held: chained by next */
+    uint32_t hand;    /* where the search for bodies to drop continues */
+    uint32_t dropped; /* entries dropped while held, linked by next */
     unsigned held;
 };
 
@@ -52,7 +52,7 @@ void cache_free(struct cache *c)
         return;
     for (uint32_t at = c->first; at; at = body_at(c, at)->next)
         mem_free(body_at(c, at)->bytes);
-    for (uint32_t at = c->graves; at; at = body_at(c, at)->next)
+    for (uint32_t at = c->dropped; at; at = body_at(c, at)->next)
         mem_free(body_at(c, at)->bytes);
     slab_done(&c->slab);
     map64_done(&c->map);
@@ -96,8 +96,8 @@ static void drop(struct cache *c, uint32_t handle)
     c->bytes -= b->total + sizeof(*b);
     map64_drop(&c->map, b->seq);
     if (c->held) {
-        b->next = c->graves;
-        c->graves = handle;
+        b->next = c->dropped;
+        c->dropped = handle;
     } else {
         bury(c, handle);
     }
@@ -112,9 +112,9 @@ void cache_release(struct cache *c)
 {
     if (--c->held > 0)
         return;
-    while (c->graves) {
-        uint32_t handle = c->graves;
-        c->graves = body_at(c, handle)->next;
+    while (c->dropped) {
+        uint32_t handle = c->dropped;
+        c->dropped = body_at(c, handle)->next;
         bury(c, handle);
     }
 }
@@ -176,7 +176,7 @@ void cache_drop(struct cache *c, uint64_t seq)
         drop(c, handle);
 }
 
-/* Looks at a few applied bodies and drops those nobody will ask for soon. */
+/* Examines a few applied bodies and drops those that no claim will need soon. */
 static void sweep(struct cache *c, cache_wanted_fn wanted, void *ctx)
 {
     for (int looks = 0; looks < 8 && c->bytes > c->bytes_max; looks++) {

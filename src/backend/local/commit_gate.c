@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engine, gate and payload cache.
+/* The commit gate: engine, held replies and payload cache.
  *
- * A gate_step is the output of one step of the engine: its frame, its replies, what they point to.
- * Steps wait in order. A reply leaves when the position that it depends on is durable and its
- * bodies are there. A step is reused when all its replies have left and its frame is durable.
+ * A gate_step is the output of one step of the engine: its frame, its replies and the memory that
+ * they use. Steps are queued in the order in which they were decided.
  *
- *   reply: HELD (until durable) → FETCHING (bodies asked for) → SENT */
+ * A reply is sent when two conditions hold. First, the record at position `after` is durable. This
+ * is the last record on which the reply depends: for an enqueue its own record; for a claim the
+ * record that made the job ready, not the claim itself. A claim of a job that is durably ready is
+ * therefore sent at once; if its record is lost in a crash, the job is ready again and the token is
+ * unknown to the next boot. Second, the bodies that the reply shows are in memory. A missing body
+ * is requested from a reader after the first condition holds.
+ *
+ * Replies of different steps may overtake each other. A step is reused when all its replies have
+ * been sent and its frame is durable, because the writer reads the frame from the memory of the
+ * step.
+ *
+ *   reply: HELD (until durable) → FETCHING (bodies requested) → SENT */
 #include "backend/local/commit_gate.h"
 
 #include <stdlib.h>
@@ -28,7 +38,7 @@ struct fetch {
     size_t count;
 };
 
-/* A bulk action answers in a later step than its own. */
+/* A bulk action replies in a later step than its own. */
 struct deferred_reply {
     const struct op *op;
     backend_reply_fn fn;
@@ -39,10 +49,10 @@ struct deferred_reply {
 struct gate_step {
     struct engine_out out;
     uint64_t last; /* position of its last record; 0 = no frame */
-    size_t open;   /* replies that have not left */
+    size_t open;   /* replies that have not been sent */
     uint8_t *states;
     size_t state_room;
-    bool own; /* the gate's own operations: nobody waits for their replies */
+    bool own; /* the gate's own operations, whose replies are discarded */
     backend_reply_fn fn;
     void *fn_ctx;
     struct gate_step *next;
@@ -51,16 +61,16 @@ struct gate_step {
 struct commit_gate {
     struct gate_config config;
     struct engine *engine;
-    struct cache *cache; /* NULL = none, nor prefetch */
+    struct cache *cache; /* NULL = no cache and no prefetch */
     struct prefetch *prefetch;
-    struct fetch prefetch_read; /* stands for what is read ahead */
+    struct fetch prefetch_read; /* stands for the bodies that are prefetched */
     struct gate_step *first, *last;
     struct gate_step *spare;
     size_t spares;
     uint64_t durable, applied;
     size_t fetching;
     struct deferred_reply *deferred;
-    unsigned releasing; /* depth: steps must not be reused meanwhile */
+    unsigned releasing; /* depth of release(): steps must not be reused meanwhile */
     bool abandoned;     /* nothing more becomes durable */
     uint64_t hits, misses, sent;
     struct buf scratch;
@@ -190,7 +200,8 @@ static void cache_job(struct commit_gate *g, const struct op_enqueue *e, uint64_
 {
     struct job_extra extra = e->extra;
     extra.options = (struct span){NULL, 0};
-    if (e->past || extra.undelivered.len) /* an error and the keys of a job are only in the store */
+    /* the error and the keys of a job are only in the store */
+    if (e->past || extra.undelivered.len)
         return;
     if (e->options && !options_empty(e->options)) {
         buf_clear(&g->scratch);
@@ -201,7 +212,7 @@ static void cache_job(struct commit_gate *g, const struct op_enqueue *e, uint64_
     cache_put(g->cache, seq, position, &extra, e->payload);
 }
 
-/* The bodies of new jobs stay at hand for the claims to come. */
+/* Puts the bodies of new jobs into the cache, because claims will need them. */
 static void cache_new_jobs(struct commit_gate *g, const struct gate_step *t)
 {
     for (size_t i = 0; g->cache && i < t->out.reply_count; i++) {
@@ -217,7 +228,7 @@ static void cache_new_jobs(struct commit_gate *g, const struct gate_step *t)
     }
 }
 
-/* Values of keys stay at hand under the position of their record, which no sequence can be. */
+/* Values of keys are cached under the position of their record, with a bit that no sequence has. */
 #define KV_BODY (UINT64_C(1) << 63)
 
 static void cache_values(struct commit_gate *g, const struct gate_step *t)
@@ -239,7 +250,7 @@ static int step_run(struct commit_gate *g, const struct op *ops, size_t count, s
     struct gate_step *t = step_new(g);
     if (!t)
         return -ERR_NOMEM;
-    /* Bulk actions may answer beside the ops. */
+    /* Bulk actions may add replies to those of the ops. */
     int err = states_room(t, count + engine_bulks_waiting(g->engine) + 1);
     if (!err)
         err = engine_step(g->engine, ops, count, now, &t->out);
@@ -322,7 +333,7 @@ int gate_boot(struct commit_gate *g, struct now now)
 
 /* --- bodies --- */
 
-/* The engine knows the start of an attempt under way, whose record the store may not have yet. */
+/* The engine knows when the running attempt began; its record may not be in the store yet. */
 static void history_into(struct job_view *v, const struct stored_body *b)
 {
     if (v->started_at.ms == 0)
@@ -363,7 +374,7 @@ static int texts_keep(struct arena *arena, struct job_view *v)
     return 0;
 }
 
-/* Up to its first delivery a job has neither result nor error, so a cached body is the whole. */
+/* Before its first delivery a job has neither result nor error, so a cached body is complete. */
 static bool body_cached(struct commit_gate *g, struct job_view *v)
 {
     bool fresh = STATE_BIT(v->job.state) & STATES_LIVE && !v->job.failures && !v->job.crashes;
@@ -373,13 +384,13 @@ static bool body_cached(struct commit_gate *g, struct job_view *v)
            prefetch_get(g->prefetch, v->job.seq, &v->extra, &v->payload);
 }
 
-/* Jobs whose bodies the reply shows. */
+/* Number of jobs whose bodies the reply shows. */
 static uint32_t view_count(const struct engine_reply *r)
 {
     return r->views ? r->reply.job_count : 0;
 }
 
-/* Values are all taken from memory, or else all from the store: they have to be of one moment. */
+/* Values are all taken from the cache or all from the store, because they must be of one moment. */
 static bool values_ready(struct commit_gate *g, struct engine_reply *r)
 {
     struct job_extra none;
@@ -397,7 +408,7 @@ static bool values_ready(struct commit_gate *g, struct engine_reply *r)
     return all;
 }
 
-/* False when bodies are missing; they have been asked for then. */
+/* Returns false if bodies are missing. */
 static bool bodies_ready(struct commit_gate *g, struct gate_step *t, size_t index)
 {
     struct engine_reply *r = &t->out.replies[index];
@@ -408,7 +419,7 @@ static bool bodies_ready(struct commit_gate *g, struct gate_step *t, size_t inde
         t->states[index] = REPLY_FETCHING;
         return false;
     }
-    if (r->want_attempts && view_count(r) > 0) /* no cache has them */
+    if (r->want_attempts && view_count(r) > 0) /* the cache does not contain attempts */
         return false;
     for (uint32_t i = 0; r->want_body && i < view_count(r); i++) {
         r->views[i].has_body = body_cached(g, &r->views[i]);
@@ -426,10 +437,10 @@ static int compare_seqs(const void *a, const void *b)
 }
 
 static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index, struct now now);
-static void reply_spoil(struct commit_gate *g, struct gate_step *t, size_t index, int error,
-                        struct now now);
+static void reply_replace(struct commit_gate *g, struct gate_step *t, size_t index, int error,
+                          struct now now);
 
-/* Asks for what a reply lacks. A reply that cannot be completed becomes OUT_UNAVAILABLE. */
+/* Requests what a reply lacks. A reply that cannot be completed becomes OUT_UNAVAILABLE. */
 static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
@@ -440,14 +451,14 @@ static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, stru
     uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
     t->states[index] = REPLY_FETCHING;
     if (!seqs) {
-        reply_spoil(g, t, index, -ERR_NOMEM, now);
+        reply_replace(g, t, index, -ERR_NOMEM, now);
         return;
     }
     *f = (struct fetch){.step = t, .reply = index, .seqs = seqs};
-    /* Of several keys one may be missing because of a record that is the newest of all. */
+    /* One of several keys may be missing because of a record that is the newest of all. */
     uint64_t need = jobs ? 0 : r->after;
     for (uint32_t i = 0; jobs && i < view_count(r); i++) {
-        /* What the cache has may be gone by the time the rest is here. */
+        /* What the cache has may be dropped before the rest is read. */
         if (r->views[i].has_body)
             r->views[i].has_body = texts_keep(arena, &r->views[i]) == 0;
         if (r->views[i].has_body)
@@ -499,24 +510,24 @@ static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index,
     bool asked = !t->own;
     if (r->reply.kind == OP_BULK)
         asked = deferred_take(g, r->op, &to);
-    /* The callback may submit what drops the very bodies it is looking at. */
+    /* The callback may submit operations that drop the bodies which it is reading. */
     bodies_hold(g, true);
     g->sent += asked;
     if (asked)
         g->config.calls.reply(g->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
     bodies_hold(g, false);
-    /* A body that has been handed out is hardly needed again. */
+    /* A body that was delivered is rarely needed again. */
     for (uint32_t i = 0; claimed && g->cache && i < view_count(r); i++)
         body_drop(g, r->views[i].job.seq);
 }
 
-/* Hands back what a claim took whose bodies cannot be read; nobody has seen its tokens. */
-static int unclaim(struct commit_gate *g, struct gate_step *t, const struct engine_reply *r,
-                   struct now now)
+/* Releases the jobs of a claim whose bodies cannot be read; its tokens were never sent. */
+static int release_claimed(struct commit_gate *g, struct gate_step *t, const struct engine_reply *r,
+                           struct now now)
 {
     uint32_t count = view_count(r);
     if (g->abandoned)
-        return 0; /* it would wait for ever to be durable; the next start gives them back */
+        return 0; /* it would never become durable; the next start releases the jobs */
     struct op *ops = arena_array(&t->out.arena, count ? count : 1, sizeof(*ops));
     if (!ops)
         return -ERR_NOMEM;
@@ -528,17 +539,17 @@ static int unclaim(struct commit_gate *g, struct gate_step *t, const struct engi
     return count ? step_run(g, ops, count, now, true, NULL, NULL) : 0;
 }
 
-/* The bodies cannot be had: the reply says so instead. */
-static void reply_spoil(struct commit_gate *g, struct gate_step *t, size_t index, int error,
-                        struct now now)
+/* Replaces a reply whose bodies cannot be read by one that says so. */
+static void reply_replace(struct commit_gate *g, struct gate_step *t, size_t index, int error,
+                          struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
     struct reply spoiled = {.kind = r->reply.kind, .tag = r->reply.tag, .outcome = OUT_UNAVAILABLE};
     if (r->reply.kind == OP_CLAIM) {
-        /* The jobs were away for a while, and stay away if this fails too. */
+        /* The jobs were claimed for a while, and stay claimed if this fails too. */
         spoiled.outcome = OUT_UNKNOWN;
-        if (unclaim(g, t, r, now) != 0)
-            start_leases(g, r, now); /* then at least time gives them back */
+        if (release_claimed(g, t, r, now) != 0)
+            start_leases(g, r, now); /* then at least their leases expire */
     }
     spoiled.note = error == -ERR_TIMEOUT ? "the query took longer than 5 s; narrow the filter"
                    : error == -ERR_NOMEM ? "out of memory"
@@ -570,7 +581,7 @@ static bool any_damaged(const struct engine_reply *r)
     return false;
 }
 
-/* Ends the damaged ones among those that a claim took; the others move up. */
+/* Ends the damaged jobs of a claim; the others move up in the reply. */
 static int damaged_end(struct commit_gate *g, struct gate_step *t, struct engine_reply *r,
                        struct now now)
 {
@@ -593,16 +604,16 @@ static int damaged_end(struct commit_gate *g, struct gate_step *t, struct engine
     return step_run(g, ops, count, now, true, NULL, NULL);
 }
 
-/* A claim that got nothing but damaged jobs is made again: each time there are fewer of them. One
- * that named its job is told. */
-static void claim_goes_on(struct commit_gate *g, struct gate_step *t, size_t index, struct now now)
+/* Repeats a claim that got only damaged jobs: each time there are fewer of them. A claim that named
+ * its job gets an error instead. */
+static void claim_repeat(struct commit_gate *g, struct gate_step *t, size_t index, struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
     if (r->op->claim.one.seq) {
         r->reply.outcome = OUT_DAMAGED;
         reply_send(g, t, index, now);
     } else if (step_run(g, r->op, 1, now, t->own, t->fn, t->fn_ctx) != 0) {
-        reply_spoil(g, t, index, -ERR_NOMEM, now);
+        reply_replace(g, t, index, -ERR_NOMEM, now);
     } else {
         t->states[index] = REPLY_SENT;
         t->open--;
@@ -614,11 +625,11 @@ static void damaged_aside(struct commit_gate *g, struct gate_step *t, size_t ind
     struct engine_reply *r = &t->out.replies[index];
     int error = damaged_end(g, t, r, now);
     if (error)
-        reply_spoil(g, t, index, error, now);
+        reply_replace(g, t, index, error, now);
     else if (r->reply.job_count > 0)
         reply_send(g, t, index, now);
     else
-        claim_goes_on(g, t, index, now);
+        claim_repeat(g, t, index, now);
 }
 
 static bool may_leave(const struct commit_gate *g, const struct engine_reply *r)
@@ -628,21 +639,21 @@ static bool may_leave(const struct commit_gate *g, const struct engine_reply *r)
     return r->after <= g->durable;
 }
 
-/* What the claims to come will ask for. A claim of several queues counts for that of its first job.
- */
-static void read_ahead(struct commit_gate *g, const struct engine_reply *r, bool missed)
+/* Prefetches what the next claims will need. A claim of several queues counts for the queue of its
+ * first job. */
+static void prefetch_next(struct commit_gate *g, const struct engine_reply *r, bool missed)
 {
-    struct prefetch_wish wish;
+    struct prefetch_plan plan;
     if (!g->cache || r->reply.kind != OP_CLAIM || !r->want_body || r->reply.job_count == 0 ||
         !prefetch_claimed(g->prefetch, r->views[0].job.queue, r->reply.job_count, missed,
-                          g->applied, &wish))
+                          g->applied, &plan))
         return;
-    struct store_query query = {.seqs = wish.seqs, .count = wish.count, .ahead = true};
+    struct store_query query = {.seqs = plan.seqs, .count = plan.count, .ahead = true};
     g->fetching++;
     g->config.calls.read(g->config.calls.ctx, &g->prefetch_read, &query);
 }
 
-/* Steps that callbacks add meanwhile wait for the next call: the loop must go on, too. */
+/* Steps that callbacks add meanwhile wait for the next call, so that the loop can continue. */
 static void release(struct commit_gate *g, struct now now)
 {
     const struct gate_step *last = g->last;
@@ -656,14 +667,14 @@ static void release(struct commit_gate *g, struct now now)
                 reply_send(g, t, i, now);
             else
                 fetch(g, t, i, now);
-            /* Not before: reading may empty the caches that a reply points into. */
-            read_ahead(g, &t->out.replies[i], !ready);
+            /* Not earlier: reading may empty the caches that a reply points into. */
+            prefetch_next(g, &t->out.replies[i], !ready);
         }
     g->releasing--;
 }
 
-/* Gives back every step that has nothing left to wait for; a slow list must not hold up the rest.
- */
+/* Reuses every step that has nothing left to wait for, in any order, so that a slow list does not
+ * hold up the others. */
 static void retire(struct commit_gate *g)
 {
     if (g->releasing)
@@ -701,7 +712,7 @@ void gate_flush(struct commit_gate *g, struct now now)
 static bool job_wanted(void *engine, uint64_t seq)
 {
     if (seq & KV_BODY)
-        return false; /* the store has it by now, and most values are not asked for again */
+        return false; /* the store has it by now, and most values are not read again */
     return engine_job_state(engine, seq) == STATE_READY;
 }
 
@@ -721,7 +732,7 @@ void gate_applied(struct commit_gate *g, uint64_t position)
         cache_applied(g->cache, position, job_wanted, g->engine);
 }
 
-/* --- the end of a server whose disk is full --- */
+/* --- shutdown while the disk is full --- */
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
 {
@@ -729,7 +740,7 @@ static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
         .kind = kind,
         .tag = tag,
         .outcome = op_is_query(kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN,
-        .note = "the server stops while its disk is full; what was asked may or may not have been "
+        .note = "the server stops while its disk is full; the operation may or may not have been "
                 "done",
     };
 }
@@ -767,8 +778,8 @@ size_t gate_abandon(struct commit_gate *g, struct now now)
     return n;
 }
 
-/* Bodies are not copied: the reply leaves while they are there. A step lasts until its last reply
- * has left, so copies would be in memory for all claims of a step at the same time. */
+/* Bodies are not copied: the reply is sent while they are valid. A step lasts until its last reply
+ * was sent, so copies would be in memory for all claims of a step at the same time. */
 static void bodies_into(struct engine_reply *r, const struct fetch *f,
                         const struct stored_body *bodies)
 {
@@ -785,7 +796,7 @@ static void bodies_into(struct engine_reply *r, const struct fetch *f,
     }
 }
 
-/* The store does not know when a lease runs out: the engine does, of those that still run. */
+/* The store does not know when a lease expires; the engine does, for leases that still exist. */
 static const struct job_view *leases_into(struct commit_gate *g, struct gate_step *t,
                                           const struct gate_page *page, struct now now)
 {
@@ -840,7 +851,7 @@ void gate_bodies(struct commit_gate *g, void *request, const struct stored_body 
         bodies_into(r, f, bodies);
     }
     if (error)
-        reply_spoil(g, t, f->reply, error, now);
+        reply_replace(g, t, f->reply, error, now);
     else if (any_damaged(r))
         damaged_aside(g, t, f->reply, now);
     else

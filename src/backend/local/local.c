@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The local backend: the commit gate on a loop, with a journal and a store behind it.
  *
- * sqlite:  frames go to the writer's thread, which makes them durable in the journal; the applier's
- *          thread sweeps them into the store; bodies and lists come from the readers' threads. All
- *          wake the loop (loop_wake.h).
- * memory:  the store lives on the loop's thread; what is applied is as durable as it gets.
+ *   sqlite:  frames go to the writer thread, which makes them durable in the journal; the applier
+ *            thread applies them to the store; bodies and lists come from the reader threads. All
+ *            wake the loop (loop_wake.h).
+ *   memory:  the store is used on the loop thread; what is applied counts as durable.
  *
- * Once a turn of the loop, right before it would wait for input, due work is done, replies leave,
- * and the frames of the turn go to the writer together; so input is always handled before leases
- * are allowed to end. */
+ * Once in each iteration of the loop, just before it would wait for input, due work is done,
+ * replies are sent, and the frames of the iteration go to the writer together. Input is therefore
+ * always handled before leases may expire. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +17,11 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-#define TICKS_A_TURN 8 /* slices of housekeeping between two looks at the sockets */
-#define ALONE 2  /* replies that wait, of a client that is alone: an enqueue's and a claim's */
-#define CROWD 16 /* in the average, a reply counts so much */
-#define CLOSE_FULL_NS UINT64_C(1000000000) /* how long a close waits for room in the journal */
+#define TICKS_PER_ITERATION 8 /* slices of housekeeping in one iteration */
+#define SINGLE_CLIENT_REPLIES                                                                      \
+    2                     /* waiting replies of a single client: those of an enqueue and a claim */
+#define AVERAGE_WEIGHT 16 /* weight of the older values in the moving average */
+#define CLOSE_FULL_NS UINT64_C(1000000000) /* how long a close waits for space in the journal */
 
 static struct local *local_of(struct backend *b)
 {
@@ -33,7 +34,7 @@ struct now local_now(const struct local *l)
     return clock_now(&l->config.clock);
 }
 
-/* A commit failed: what memory says and what the disk holds can no longer be trusted to agree. */
+/* A commit failed: the state in memory and the state on disk may no longer agree. */
 static void die(struct local *l, int error, const char *why)
 {
     log_event(l->config.log, LOG_ERROR, "store_failed", LOG_TEXT("why", why));
@@ -45,7 +46,7 @@ static void die(struct local *l, int error, const char *why)
     }
 }
 
-/* --- what the commit gate asks for --- */
+/* --- callbacks of the commit gate --- */
 
 static int keep_frame(struct local *l, struct span frame)
 {
@@ -88,7 +89,7 @@ void local_wake(void *ctx, uint32_t queue)
         watches_signal(&l->watches, hash128_of(engine_hash_key(e), name));
 }
 
-/* --- one turn of the loop --- */
+/* --- one iteration of the loop --- */
 
 static void take_answers(struct local *l, struct reader *from)
 {
@@ -99,7 +100,7 @@ static void take_answers(struct local *l, struct reader *from)
     }
 }
 
-/* Says so when the wall clock has leapt and expiry stopped. */
+/* Logs when the wall clock has jumped and expiry has stopped. */
 static void report_clock(struct local *l)
 {
     bool suspect = engine_clock_suspect(gate_engine(l->gate));
@@ -146,37 +147,41 @@ static void no_sleep_cb(uv_idle_t *handle)
     (void)handle;
 }
 
-/* A turn must come soon. Costs no system call, unlike loop_wake_send. */
+/* The next iteration must come soon. Costs no system call, unlike loop_wake_send. */
 static void wake_soon(struct local *l)
 {
     if (!uv_is_active((uv_handle_t *)&l->no_sleep))
         uv_idle_start(&l->no_sleep, no_sleep_cb);
 }
 
-/* Few wait for this commit, and few did for those before it. When nobody waits, a sync on the
- * loop's thread would only hold up the next request. */
-static bool alone(struct local *l)
+/* Few replies wait for this commit, and few waited for the previous ones. If none waits, a sync on
+ * the loop thread would only delay the next request. */
+static bool is_single_client(struct local *l)
 {
     size_t waiting = gate_waiting(l->gate);
-    l->crowd = (l->crowd * 7 + waiting * CROWD) / 8;
-    return waiting > 0 && waiting <= ALONE && l->crowd <= ALONE * CROWD;
+    l->waiting_average = (l->waiting_average * 7 + waiting * AVERAGE_WEIGHT) / 8;
+    return waiting > 0 && waiting <= SINGLE_CLIENT_REPLIES &&
+           l->waiting_average <= SINGLE_CLIENT_REPLIES * AVERAGE_WEIGHT;
 }
 
-/* One request alone, with the claim that it woke, is committed on the spot: waking two threads
- * would cost it more than the sync. Not while answers of this turn are still to be written. */
+/* A single request, with the claim that it woke, is committed on the loop thread: waking two
+ * threads would cost it more than the sync. Not while replies of this iteration are still to be
+ * written. */
 static void commit_frames(struct local *l, bool answered)
 {
     if (l->frame_count == 0 || !l->writer)
         return;
-    bool here = alone(l) && !answered && writer_commit_here(l->writer, l->frames, l->frame_count);
+    bool here = is_single_client(l) && !answered &&
+                writer_commit_here(l->writer, l->frames, l->frame_count);
     if (!here && writer_push(l->writer, l->frames, l->frame_count) != 0)
         die(l, -ERR_NOMEM, err_text(-ERR_NOMEM));
     l->frame_count = 0;
     if (!here)
         return;
     take_durable(l);
-    wake_soon(l); /* no thread wakes the loop: news, and whoever waits to settle or to close, hear
-                     of it so */
+    /* no thread wakes the loop, but listeners and outstanding settle and close calls must continue
+     */
+    wake_soon(l);
 }
 
 static void run_ticks(struct local *l)
@@ -186,8 +191,9 @@ static void run_ticks(struct local *l)
         return;
     engine_look(gate_engine(l->gate), now);
     if (l->closing && (l->gave_up || !engine_bulks_waiting(gate_engine(l->gate))))
-        return; /* what is not finished goes on after the next start */
-    for (int i = 0; i < TICKS_A_TURN && engine_next_tick_ms(gate_engine(l->gate), now) <= 0; i++)
+        return; /* the rest continues after the next start */
+    for (int i = 0; i < TICKS_PER_ITERATION && engine_next_tick_ms(gate_engine(l->gate), now) <= 0;
+         i++)
         if (gate_tick(l->gate, now) != 0)
             return; /* no memory: the timer tries again */
 }
@@ -202,7 +208,7 @@ static void tell_news(struct local *l)
         l->news_fn(l->news_ctx);
 }
 
-/* After the signals of this turn have been given. */
+/* Called after the signals of this iteration have been sent. */
 static void settle_further(struct local *l)
 {
     struct engine *e = gate_engine(l->gate);
@@ -265,10 +271,10 @@ static void arm_timer(struct local *l)
     int64_t reads = local_reads_wait_ms(l);
     if (reads < wait)
         wait = reads;
-    /* Wall time may be set forward while the loop sleeps: look at least twice a second. */
+    /* The wall clock may be set forward while the loop sleeps: check at least twice a second. */
     if (wait != INT64_MAX && wait > 500)
         wait = 500;
-    /* A clock moved by hand says nothing about when to look again; its owner wakes the loop. */
+    /* A manual clock does not say when to check again; its owner wakes the loop. */
     if (wait == INT64_MAX || (l->config.clock.manual && wait > 0 && wait != reads))
         uv_timer_stop(&l->timer);
     else
@@ -283,8 +289,8 @@ void local_wake_loop(void *ctx)
 
 /* --- close --- */
 
-/* The journal's threads. What is durable but not swept yet stays in the journal when the sweeper
- * cannot do it. */
+/* Stops the threads of the journal. What is durable but cannot be applied now stays in the
+ * journal. */
 static void threads_stop(struct local *l)
 {
     writer_stop(l->writer);
@@ -334,8 +340,8 @@ static void handle_closed_cb(uv_handle_t *handle)
         fn(ctx);
 }
 
-/* A full disk must not keep a server from stopping: after a while what is not durable is lost, and
- * whoever asked for it is told that nobody knows. */
+/* A full disk must not prevent a server from stopping: after a while everything that is not durable
+ * is lost, and its callers get OUT_UNKNOWN. */
 static void give_up_if_full(struct local *l)
 {
     struct writer_state state;
@@ -345,7 +351,7 @@ static void give_up_if_full(struct local *l)
     if (!state.stuck || clock_ns() - l->closing_since < CLOSE_FULL_NS)
         return;
     l->gave_up = true;
-    writer_end(l->writer); /* it has the frames that the commit gate now lets go of */
+    writer_end(l->writer); /* it has the frames that the commit gate now releases */
     writer_state(l->writer, &state);
     gate_durable(l->gate, state.durable, local_now(l));
     uint64_t lost = engine_position(gate_engine(l->gate)) - state.durable;
@@ -354,7 +360,7 @@ static void give_up_if_full(struct local *l)
               LOG_INT("records_lost", lost), LOG_INT("answered_unknown", told));
 }
 
-/* Once everything taken has been answered and is durable, the threads and handles go. */
+/* Closes threads and handles once everything that was taken has its reply and is durable. */
 static void maybe_closed(struct local *l)
 {
     give_up_if_full(l);
@@ -464,7 +470,7 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
     local_upkeep_figures(l, ret);
 }
 
-/* Nobody shares it: this node is all there is, and leads. */
+/* The store is not shared: this node is the only one, and the leader. */
 static void local_cluster(const struct backend *b, struct backend_cluster *ret)
 {
     const struct local *l = (const struct local *)b;
@@ -501,7 +507,7 @@ static uint64_t local_events_last(const struct backend *b)
 static void local_on_news(struct backend *b, backend_news_fn fn, void *ctx)
 {
     struct local *l = local_of(b);
-    if (!l->news_fn) /* else what is not told yet still will be */
+    if (!l->news_fn) /* otherwise events that were not reported yet still will be */
         l->news_told = local_events_last(b);
     l->news_fn = fn;
     l->news_ctx = ctx;

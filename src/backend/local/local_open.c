@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening the local backend: what the store has, then what the journal has beyond it, is the exact
- * state at the last durable record; then the epoch is raised, durably, and the threads begin.
+/* Opens the local backend: what the store has, and then what the journal has beyond it, give the
+ * exact state at the last durable record. Then the epoch is increased, durably, and the threads
+ * start.
  *
- * Nothing here needs room on the disk when the store was in use before: the boot is written to a
- * segment that is there, and the sweep comes later. */
+ * If the store was in use before, nothing here needs free space on the disk: the boot record is
+ * written to an existing segment, and it is applied later. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -83,7 +84,7 @@ struct replay {
     uint64_t records, told_ns;
 };
 
-/* Seconds of silence at a start make an operator nervous. */
+/* A start that takes seconds reports its progress. */
 static void tell_progress(struct replay *r, uint64_t position)
 {
     uint64_t now = clock_ns();
@@ -103,11 +104,12 @@ static int replay_cb(void *ctx, struct span frame, uint64_t first, uint64_t last
     return engine_replay(r->engine, frame, note);
 }
 
-/* The room that must be left besides the copy of a torn entry, as a multiple of its size. */
+/* The free space that must remain besides the copy of a torn entry, as a multiple of its size. */
 #define TORN_ROOM_FACTOR 4
 #define TORN_BYTES_MAX (UINT64_C(64) << 20)
 
-/* Best effort: the server starts whether or not a copy can be made. name is empty if not. */
+/* Saves a copy if possible: the server starts in any case. The name is empty if there is no
+ * copy. */
 static void torn_save(struct local *l, uint64_t bytes, char name[JOURNAL_TORN_NAME_BYTES],
                       struct err_note *why)
 {
@@ -115,15 +117,15 @@ static void torn_save(struct local *l, uint64_t bytes, char name[JOURNAL_TORN_NA
     if (bytes > TORN_BYTES_MAX)
         err = err_note_set(why, -ERR_TOO_BIG, "it has more than %" PRIu64 " bytes", TORN_BYTES_MAX);
     else if (ballast_room(l->ballast) / TORN_ROOM_FACTOR < bytes)
-        err = err_note_set(why, -ERR_NO_SPACE, "too little room is left on the disk");
+        err = err_note_set(why, -ERR_NO_SPACE, "there is too little free space on the disk");
     else
         err = journal_torn_save(l->journal, name, why);
     if (err)
         name[0] = '\0';
 }
 
-/* Whether the entry was never confirmed or was damaged later cannot be told, so the operator hears
- * of it. */
+/* It cannot be determined whether the entry was never confirmed or was damaged later, so this logs
+ * a message for the operator. */
 static void torn_tell(struct local *l)
 {
     struct journal_torn torn = journal_torn(l->journal);
@@ -135,15 +137,15 @@ static void torn_tell(struct local *l)
     log_event(l->config.log, LOG_WARN, "journal_entry_incomplete", LOG_INT("segment", torn.segment),
               LOG_INT("offset", torn.at), LOG_INT("generation", torn.generation),
               LOG_INT("bytes", torn.bytes), LOG_INT("after_record", torn.after),
-              LOG_TEXT("meaning", "the last entry of the journal is not whole and is left out: it "
+              LOG_TEXT("meaning", "the last entry of the journal is incomplete and is left out: it "
                                   "was being written when the server ended, and nothing in it was "
                                   "confirmed; or it was damaged later, and what it confirmed is "
                                   "lost"),
               LOG_TEXT(name[0] ? "saved_as" : "not_saved", name[0] ? name : why.text));
 }
 
-/* journal_begin writes a damaged copy of the key again. A sector that was damaged once may be the
- * first of several, so the operator hears of it. */
+/* journal_begin rewrites a damaged copy of the key. A damaged sector may be the first of several,
+ * so the operator is told. */
 static int journal_start(struct local *l, struct err_note *note)
 {
     bool damaged = journal_key_problem(l->journal) != NULL;
@@ -179,13 +181,13 @@ static int journal_recover(struct local *l, struct files *files, struct err_note
         err = journal_torn_count(files, &l->torn_files, note);
     if (!err)
         err = journal_start(l, note);
-    /* Before anything is in it: from here on a journal that is missing is a loss. */
+    /* Before anything is in it: from now on a missing journal is a loss. */
     if (!err && fresh)
         err = l->store->ops->journal_begun(l->store, note);
     return err;
 }
 
-/* The helper does not run yet, and the last entry may have filled its segment. */
+/* The helper thread does not run yet, and the last entry may have filled its segment. */
 static int boot_append(struct local *l, struct err_note *note)
 {
     bool more = true;
@@ -199,7 +201,7 @@ static int boot_append(struct local *l, struct err_note *note)
     return err;
 }
 
-/* The frame that raises the epoch, on this thread. */
+/* Commits the frame that increases the epoch, on this thread. */
 static int journal_boot(struct local *l, struct err_note *note)
 {
     int err = gate_boot(l->gate, local_now(l));
@@ -237,7 +239,7 @@ static uint64_t room_cb(void *ctx)
     return ballast_room(((struct local *)ctx)->ballast);
 }
 
-/* They wake the loop only once they have been given work. */
+/* The threads wake the loop only after they have been given work. */
 static int threads_start(struct local *l, struct err_note *note)
 {
     struct applier_config applier = {.store = l->store,
@@ -305,7 +307,7 @@ int backend_open_on_store(struct store *store, struct files *files, struct balla
 
 /* --- directories --- */
 
-/* The journal's directory must be there once the store says it has one. */
+/* The journal's directory must exist if the store says that it has a journal. */
 static int journal_dir(const char *dir, const struct store_meta *meta, struct files **ret,
                        struct err_note *note)
 {
@@ -325,7 +327,7 @@ static int journal_dir(const char *dir, const struct store_meta *meta, struct fi
     return err;
 }
 
-/* A full disk must not keep the server from starting: then the ballast goes. */
+/* A full disk must not prevent the server from starting: then the ballast file is removed. */
 static int store_open(const char *dir, const struct backend_config *config, struct ballast *ballast,
                       struct store **ret, struct err_note *note)
 {
@@ -361,10 +363,10 @@ int backend_open_local(const char *dir, const struct backend_config *config, str
 
 /* --- memory --- */
 
-#define MEMORY_EPOCHS ((uint64_t)1 << 22) /* an event's id has room for 24 bits of it */
+#define MEMORY_EPOCHS ((uint64_t)1 << 22) /* the id of an event has 24 bits for it */
 
-/* Memory forgets its epoch. One drawn at random keeps tokens and event ids of an earlier process
- * from meaning something in this one. */
+/* The memory store cannot remember its epoch. A random epoch prevents tokens and event ids of an
+ * earlier process from being valid in this one. */
 static void draw_epoch(struct local *l, uint64_t seed)
 {
     struct random random;
@@ -373,7 +375,7 @@ static void draw_epoch(struct local *l, uint64_t seed)
         store_memory_set_epoch(l->store, (uint32_t)random_below(&random, MEMORY_EPOCHS));
 }
 
-/* The boot's frame is applied on the spot. */
+/* Applies the frame of the boot at once. */
 static int memory_start(struct local *l, struct err_note *note)
 {
     int err = engine_fill(l, false, note);

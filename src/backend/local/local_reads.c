@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads of the store. What is asked for may still be in the journal alone: then the sweeper is
- * called, and the query waits for it here, not in a reader's thread, where it would be in the way
- * of others. A list waits a quarter of a second and is then answered as of what there is; a body
- * has to be there. */
+/* Reads of the store. A query may need records that are only in the journal. Then the applier is
+ * woken, and the query waits here and not in a reader thread, where it would block others. A list
+ * waits a quarter of a second and then shows what the store has; a body must be there. */
 #include "backend/local/local_impl.h"
 #include <stdio.h>
 
@@ -17,10 +16,10 @@ void local_damaged(void *ctx, const struct job_view *v)
     char id[ID_ULID_BYTES];
     id_ulid(id_make(v->job.id_hi, v->job.seq), id);
     l->jobs_damaged++;
-    log_event(l->config.log, LOG_ERROR, "job_damaged", LOG_TEXT("job", id),
-              LOG_SPAN("queue", v->queue),
-              LOG_TEXT("part", v->damage & DAMAGE_PAYLOAD ? "payload" : "keys"),
-              LOG_TEXT("effect", "it is dead, reason damaged; `holdfast check` tells more"));
+    log_event(
+        l->config.log, LOG_ERROR, "job_damaged", LOG_TEXT("job", id), LOG_SPAN("queue", v->queue),
+        LOG_TEXT("part", v->damage & DAMAGE_PAYLOAD ? "payload" : "keys"),
+        LOG_TEXT("effect", "the job is dead, reason damaged; `holdfast check` shows details"));
 }
 
 /* A query that took too long, or found no memory, says nothing about the store. */
@@ -62,7 +61,7 @@ static bool is_list(const struct store_query *q)
     return q->list || q->exceptions || q->kv_list || q->history;
 }
 
-/* Lists and what went wrong go to a thread of their own: workers wait for bodies. */
+/* Lists and exceptions go to a separate thread, because workers wait for bodies. */
 static void ask(struct local *l, void *request, const struct store_query *query)
 {
     int err = reader_ask(is_list(query) ? l->lister : l->reader, request, query);
@@ -129,7 +128,7 @@ void local_reads_go_on(struct local *l)
         w->next = ready;
         ready = w;
     }
-    /* Only now, since an answer may bring new waits. The first to come is the first here. */
+    /* Only now, because an answer may add new waits. The oldest comes first here. */
     while (ready) {
         struct read_wait *w = ready;
         ready = w->next;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backup and compacting of the store, asked for on the loop and done elsewhere. A backup begins
- * when the store has everything that was decided when it was asked for: some of that may have been
- * answered before it was durable (relaxed queues, claims). */
+/* Backup and compacting of the store: requested on the loop thread and done on others. A backup
+ * starts when the store has everything that was decided when it was requested; some of that may
+ * have been acknowledged before it was durable (relaxed queues, claims). */
 #include <unistd.h>
 
 #include "backend/local/local_impl.h"
 
 static struct local *local_at(struct backend *b)
 {
-    return (struct local *)b; /* only its own table leads here */
+    return (struct local *)b; /* only the functions of its own table are called with it */
 }
 
 /* ---- backup ---- */
@@ -19,7 +19,8 @@ int local_backup(struct backend *b, const struct backup_request *request, struct
     if (l->closing)
         return err_note_set(note, -ERR_CLOSED, "the server is shutting down");
     if (l->backup)
-        return err_note_set(note, -ERR_LOCKED, "another backup is under way; try again after it");
+        return err_note_set(note, -ERR_LOCKED,
+                            "another backup is running; try again when it has ended");
     if (!l->store->ops->dir)
         return err_note_set(note, -ERR_INVALID, "this store keeps no files");
     if (backup_new(l->store->ops->dir(l->store), local_wake_loop, l, &l->backup) != 0)
@@ -51,13 +52,14 @@ void local_backup_cancel(struct backend *b)
     struct local *l = local_at(b);
     l->backup_for = (struct backup_request){NULL, NULL};
     if (l->backup && l->backup_need)
-        backup_end(l, &cut); /* no thread yet, and who knows when */
+        backup_end(l, &cut); /* its thread has not started, and may never start */
     else if (l->backup)
         backup_cancel(l->backup);
 }
 
-/* What it waits for does not come while the disk is full; the client should not wait with it. */
-static bool backup_hopeless(struct local *l)
+/* While the disk is full, the records that it waits for are not applied; the client should not wait
+ * for them. */
+static bool backup_blocked(struct local *l)
 {
     struct writer_state written;
     struct applier_state swept;
@@ -72,11 +74,11 @@ static void backup_go_on(struct local *l)
 {
     static const struct backup_result full = {
         .error = -ERR_NO_SPACE,
-        .note = "the disk is full: the store cannot take in what the journal has, nor is there "
-                "room for a copy; make room and try again",
+        .note = "the disk is full: the journal cannot be applied to the store, and there is no "
+                "space for a copy; free some space and try again",
         .fd = -1};
     struct backup_result result;
-    if (backup_hopeless(l)) {
+    if (backup_blocked(l)) {
         backup_end(l, &full);
         return;
     }
@@ -96,7 +98,7 @@ int local_compact(struct backend *b, const struct compact_request *request, stru
     if (l->closing)
         return err_note_set(note, -ERR_CLOSED, "the server is shutting down");
     if (l->compact_for.done)
-        return err_note_set(note, -ERR_LOCKED, "the store is being compacted already");
+        return err_note_set(note, -ERR_LOCKED, "the store is already being compacted");
     if (!l->store->ops->bytes)
         return err_note_set(note, -ERR_INVALID, "this store keeps no files");
     l->compact_for = *request;
@@ -135,7 +137,8 @@ void local_upkeep(struct local *l)
     applier_state(l->applier, &state);
     if (!state.compacting)
         compact_end(l, state.compact_error,
-                    state.compact_error ? "the disk is full: compacting needs a little room" : "");
+                    state.compact_error ? "the disk is full: compacting needs a little free space"
+                                        : "");
 }
 
 void local_upkeep_end(struct local *l)

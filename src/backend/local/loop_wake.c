@@ -14,7 +14,7 @@ static void poll_cb(uv_poll_t *handle, int status, int events)
     (void)status, (void)events;
     ssize_t n = read(w->fd, &count, sizeof count);
     CHECK(n == sizeof count || errno == EAGAIN || errno == EINTR);
-    /* Before fn looks: a thread that changes something from here on wakes the loop again. */
+    /* Before fn runs: a thread that changes something from now on wakes the loop again. */
     atomic_store(&w->pending, false);
     w->fn(w->ctx);
 }
@@ -45,7 +45,7 @@ void loop_wake_send(struct loop_wake *w)
     do {
         n = write(w->fd, &one, sizeof one);
     } while (n < 0 && errno == EINTR);
-    CHECK(n == sizeof one); /* at most one is ever unread */
+    CHECK(n == sizeof one); /* at most one is unread at any time */
 }
 
 void loop_wake_close(struct loop_wake *w, uv_close_cb closed)

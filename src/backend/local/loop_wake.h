@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the threads wake the loop: an eventfd that it polls.
+/* Wakes the loop from other threads, through an eventfd that the loop polls.
  *
- * Not uv_async_t: woken while the sender is still inside uv_async_send, its receiver spins, and
- * then yields the processor. When both threads share one, that is the rule. */
+ * This is not uv_async_t: if its receiver wakes while the sender is still inside uv_async_send, it
+ * spins and then yields the processor. This is the usual case when both threads share one
+ * processor. */
 #pragma once
 
 #include <stdatomic.h>
@@ -15,7 +16,7 @@ struct loop_wake {
     uv_poll_t poll; /* its data is the owner's */
     int fd;
     bool open;
-    atomic_bool pending; /* told, not heard yet: telling again costs nothing */
+    atomic_bool pending; /* sent but not received yet: sending again costs nothing */
     void (*fn)(void *ctx);
     void *ctx;
 };
@@ -26,8 +27,8 @@ MUST_CHECK int loop_wake_open(struct loop_wake *w, uv_loop_t *loop, void (*fn)(v
                               void *ctx);
 /* From any thread. */
 void loop_wake_send(struct loop_wake *w);
-/* No one listens any more; closed is called with the poll's handle. Sending still does no harm
+/* No further calls of fn; `closed` is called with the poll's handle. Sending is still allowed
  * until… */
 void loop_wake_close(struct loop_wake *w, uv_close_cb closed);
-/* …here. One that is all zero, or did not open, is allowed. */
+/* …here. An object that is all zero, or did not open, is allowed. */
 void loop_wake_done(struct loop_wake *w);

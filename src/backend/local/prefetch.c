@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See prefetch.h. Which queues are read ahead for is remembered in a small table; a queue that
- * finds its place taken takes it over. */
+/* See prefetch.h. The queues with prefetched bodies are in a small hash table; a queue whose slot
+ * is taken replaces the other one. */
 #include "backend/local/prefetch.h"
 
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 #include "backend/local/cache.h"
 #include "base/mem.h"
 
-#define AHEAD 256 /* jobs read at a time */
+#define PREFETCH_JOBS 256 /* jobs read at a time */
 #define QUEUES 64
 #define BYTES_MAX (UINT64_C(16) << 20)
 #define READ_BYTES_MAX (UINT64_C(4) << 20)
-#define BODY_BYTES_MAX (64u << 10) /* a larger one is read when it is claimed */
+#define BODY_BYTES_MAX (64u << 10) /* a larger body is read when it is claimed */
 
 struct prefetch_queue {
     uint32_t number; /* 0 = none */
-    uint32_t left;   /* claims until the next reading */
+    uint32_t left;   /* claims until the next read */
 };
 
 struct prefetch {
@@ -25,10 +25,10 @@ struct prefetch {
     struct cache *cache;
     struct prefetch_queue queues[QUEUES];
     bool reading;
-    struct next_ready wish[AHEAD]; /* by sequence */
-    uint64_t seqs[AHEAD];
+    struct next_ready plan[PREFETCH_JOBS]; /* by sequence */
+    uint64_t seqs[PREFETCH_JOBS];
     size_t count;
-    struct arena arena; /* of one look at the order */
+    struct arena arena; /* of one look at the claim order */
 };
 
 int prefetch_new(struct engine *e, const struct cache *first, struct prefetch **ret)
@@ -88,30 +88,30 @@ static bool at_hand(const struct prefetch *a, uint64_t seq)
     return cache_get(a->cache, seq, &extra, &payload) || cache_get(a->first, seq, &extra, &payload);
 }
 
-/* Those that are not here already. Returns how many jobs it looked at. */
-static uint32_t wish_make(struct prefetch *a, uint32_t queue, uint64_t applied,
-                          struct prefetch_wish *ret)
+/* Selects those that are in no cache. Returns how many jobs were examined. */
+static uint32_t plan_fill(struct prefetch *a, uint32_t queue, uint64_t applied,
+                          struct prefetch_plan *ret)
 {
-    size_t found = engine_next_ready(a->engine, queue, &a->arena, a->wish, AHEAD), i = 0;
+    size_t found = engine_next_ready(a->engine, queue, &a->arena, a->plan, PREFETCH_JOBS), i = 0;
     uint64_t bytes = 0;
     a->count = 0;
     for (; i < found && bytes < READ_BYTES_MAX; i++) {
-        if (a->wish[i].position > applied || a->wish[i].bytes > BODY_BYTES_MAX ||
-            at_hand(a, a->wish[i].seq))
+        if (a->plan[i].position > applied || a->plan[i].bytes > BODY_BYTES_MAX ||
+            at_hand(a, a->plan[i].seq))
             continue;
-        bytes += a->wish[i].bytes;
-        a->wish[a->count++] = a->wish[i];
+        bytes += a->plan[i].bytes;
+        a->plan[a->count++] = a->plan[i];
     }
     arena_reset(&a->arena);
-    qsort(a->wish, a->count, sizeof(*a->wish), by_seq);
-    *ret = (struct prefetch_wish){.seqs = a->seqs, .count = a->count};
+    qsort(a->plan, a->count, sizeof(*a->plan), by_seq);
+    *ret = (struct prefetch_plan){.seqs = a->seqs, .count = a->count};
     for (size_t n = 0; n < a->count; n++)
-        a->seqs[n] = a->wish[n].seq;
+        a->seqs[n] = a->plan[n].seq;
     return (uint32_t)i;
 }
 
 bool prefetch_claimed(struct prefetch *a, uint32_t queue, uint32_t count, bool missed,
-                      uint64_t applied, struct prefetch_wish *ret)
+                      uint64_t applied, struct prefetch_plan *ret)
 {
     struct prefetch_queue *q = &a->queues[queue % QUEUES];
     if (q->number != queue && !missed)
@@ -121,8 +121,8 @@ bool prefetch_claimed(struct prefetch *a, uint32_t queue, uint32_t count, bool m
     q->left = q->left > count ? q->left - count : 0;
     if (q->left > 0 || a->reading)
         return false;
-    uint32_t reach = wish_make(a, queue, applied, ret);
-    q->left = a->count > 0 ? reach / 2 : AHEAD / 2;
+    uint32_t reach = plan_fill(a, queue, applied, ret);
+    q->left = a->count > 0 ? reach / 2 : PREFETCH_JOBS / 2;
     a->reading = a->count > 0;
     return a->reading;
 }
@@ -137,16 +137,16 @@ void prefetch_filled(struct prefetch *a, const struct stored_body *bodies)
     a->reading = false;
     for (size_t i = 0; bodies && i < a->count; i++) {
         const struct stored_body *b = &bodies[i];
-        /* What is damaged is set aside when it is claimed. */
-        bool sound = b->found && !b->damage && b->payload.len == a->wish[i].bytes &&
-                     (a->wish[i].kind != PAYLOAD_JSON || !b->not_json);
-        /* Results and errors (of a job that was requeued) and attempts are not kept in a cache;
-         * what was touched meanwhile may have another payload. */
+        /* A damaged job is set aside when it is claimed. */
+        bool sound = b->found && !b->damage && b->payload.len == a->plan[i].bytes &&
+                     (a->plan[i].kind != PAYLOAD_JSON || !b->not_json);
+        /* Results, errors (of a job that was requeued) and attempts are not cached; a job that was
+         * changed meanwhile may have another payload. */
         if (!sound || b->extra.undelivered.len > 0 || b->error.len > 0 || b->result_kind ||
             b->started_at.ms || b->holder.seq ||
-            !engine_ready_at(a->engine, a->wish[i].seq, a->wish[i].position))
+            !engine_ready_at(a->engine, a->plan[i].seq, a->plan[i].position))
             continue;
-        cache_put(a->cache, a->wish[i].seq, 0, &b->extra, b->payload);
+        cache_put(a->cache, a->plan[i].seq, 0, &b->extra, b->payload);
     }
     cache_applied(a->cache, UINT64_MAX, job_wanted, a->engine);
 }

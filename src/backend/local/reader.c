@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-#define LISTS_MAX 64 /* a longer line of lists would not be served in time */
+#define LISTS_MAX 64 /* further lists would not be answered in time */
 
 struct job_chain {
     struct reader_job *first, *last;

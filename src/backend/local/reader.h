@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that reads the store for the loop: bodies that are not in memory, history, lists.
  *
- * While answers with READER_BYTES_MAX wait for the loop, nothing is read: many claims of large jobs
- * would otherwise have all of their payloads in memory when the loop is busy. */
+ * While answers with READER_BYTES_MAX wait for the loop, nothing is read. Otherwise many claims of
+ * large jobs could have all their payloads in memory while the loop is busy. */
 #pragma once
 
 #include "backend/local/store.h"
@@ -11,9 +11,9 @@
 
 struct reader;
 
-/* One question; owned by the reader until it is taken back with reader_done. */
+/* One query; owned by the reader until it is returned by reader_done. */
 struct reader_job {
-    void *request; /* the asker's, untouched */
+    void *request; /* belongs to the caller, unchanged */
     struct store_query query;
     /* the answer */
     int error;
@@ -33,14 +33,15 @@ struct reader_job {
     struct reader_job *next;
 };
 
-/* Owns the store_reader. `notify` is called on the reader's thread when answers are there. */
+/* Owns the store_reader. `notify` is called on the reader's thread when there are answers. */
 MUST_CHECK int reader_start(struct store_reader *from, void (*notify)(void *ctx), void *ctx,
                             struct reader **ret);
 MUST_CHECK int reader_ask(struct reader *r, void *request, const struct store_query *query);
-/* The next answer, or NULL; give it back with reader_job_free. */
+/* The next answer, or NULL; free it with reader_job_free. */
 struct reader_job *reader_done(struct reader *r);
 void reader_job_free(struct reader_job *j);
-/* Does the work of one question in the calling thread. */
+/* Executes one query in the calling thread. */
 void reader_work(struct store_reader *from, struct reader_job *j);
-/* Drops what is still queued, ends the thread, closes the store_reader, frees. */
+/* Drops the queries that are still queued, ends the thread, closes the store_reader and frees
+ * everything. */
 void reader_stop(struct reader *r);

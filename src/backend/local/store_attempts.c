@@ -9,7 +9,7 @@ static uint32_t attempt_number(const struct job *j)
 bool attempt_ends(const struct job *before, const struct record *r, struct attempt_end *ret)
 {
     *ret = (struct attempt_end){.number = attempt_number(before)};
-    /* Its row told of the last attempt as long as it was done. */
+    /* While it was done, its row described the last attempt. */
     if (before->state == STATE_DONE && r->kind == REC_JOB_CANCELLED &&
         r->job_cancelled.reason == REASON_DISCARDED) {
         ret->outcome = ATTEMPT_DONE;
@@ -40,8 +40,8 @@ bool attempt_ends(const struct job *before, const struct record *r, struct attem
     }
 }
 
-bool attempt_comes(const struct job *j, const struct rec_job_attempt *r, struct attempt_end *ret,
-                   struct wall_time *ret_started_at)
+bool attempt_import(const struct job *j, const struct rec_job_attempt *r, struct attempt_end *ret,
+                    struct wall_time *ret_started_at)
 {
     *ret = (struct attempt_end){.outcome = r->outcome,
                                 .error_kind = r->error_kind,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock is flock on DIR/lock: the kernel drops it with the process, however that ends. The file
- * stays; the process id inside is only for the message that another process prints. */
+/* The lock is flock on DIR/lock: the kernel releases it when the process ends for any reason. The
+ * file stays; the process id in it is only for the message that another process prints. */
 #include "backend/local/store_dir.h"
 
 #include <dirent.h>
@@ -23,8 +23,8 @@ static int io_note(struct err_note *note, const char *doing, const char *path)
     return err_note_set(note, code, "%s %s: %s", doing, path, strerror(errno));
 }
 
-/* DIR and the names in it are built once, so that nothing has to be built when something fails. */
-static int names_make(struct store_dir *d, const char *path)
+/* The paths are built once, so that no memory is needed when something fails. */
+static int paths_build(struct store_dir *d, const char *path)
 {
     struct buf b;
     buf_init(&b);
@@ -38,7 +38,7 @@ static int names_make(struct store_dir *d, const char *path)
     return rc;
 }
 
-/* The name of a directory just made must survive, too: its parent is synced. */
+/* The name of a new directory must survive, too: its parent is synced. */
 static int parent_sync(int fd, const char *path, struct err_note *note)
 {
     int parent = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -53,10 +53,10 @@ static int directory_open(struct store_dir *d, bool create, struct err_note *not
 {
     d->created = create && mkdir(d->path, 0700) == 0;
     if (create && !d->created && errno != EEXIST)
-        return io_note(note, "cannot make the directory", d->path);
+        return io_note(note, "cannot create the directory", d->path);
     d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->fd < 0 && errno == ENOENT)
-        return err_note_set(note, -ERR_NOT_FOUND, "there is no directory %s", d->path);
+        return err_note_set(note, -ERR_NOT_FOUND, "the directory %s does not exist", d->path);
     if (d->fd < 0)
         return io_note(note, "cannot open the directory", d->path);
     return d->created ? parent_sync(d->fd, d->path, note) : 0;
@@ -74,8 +74,8 @@ static int locked_note(const struct store_dir *d, struct err_note *note)
                         d->path, digits ? " (pid " : "", pid, digits ? ")" : "");
 }
 
-/* What is written to the lock file must not end up in another file, and opening it must not wait:
- * neither a link nor a pipe will do. */
+/* What is written to the lock file must not end up in another file, and opening it must not block,
+ * so symbolic links and pipes are refused. */
 static int lock_open(struct store_dir *d, int flags, struct err_note *note)
 {
     struct stat st;
@@ -101,7 +101,8 @@ static int lock_take(struct store_dir *d, struct err_note *note)
         return rc == -ERR_NOT_FOUND ? io_note(note, "cannot open the lock file in", d->path) : rc;
     char pid[24];
     int len = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
-    /* Only a courtesy to whoever comes next: a full disk must not keep the server from starting. */
+    /* Only for the message of the next process: a full disk must not prevent the server from
+     * starting. */
     if (ftruncate(d->lock_fd, 0) == 0 && pwrite(d->lock_fd, pid, (size_t)len, 0) != len)
         (void)!ftruncate(d->lock_fd, 0);
     return 0;
@@ -110,7 +111,7 @@ static int lock_take(struct store_dir *d, struct err_note *note)
 int store_dir_open(const char *path, bool create, struct store_dir *ret, struct err_note *note)
 {
     struct store_dir d = STORE_DIR_NONE;
-    int rc = names_make(&d, path);
+    int rc = paths_build(&d, path);
     if (rc != 0)
         (void)err_note_set(note, rc, "cannot open %s: %s", path, err_text(rc));
     if (rc == 0)
@@ -127,7 +128,7 @@ int store_dir_open(const char *path, bool create, struct store_dir *ret, struct 
 int store_dir_open_read(const char *path, struct store_dir *ret, struct err_note *note)
 {
     struct store_dir d = STORE_DIR_NONE;
-    int rc = names_make(&d, path);
+    int rc = paths_build(&d, path);
     if (rc != 0)
         (void)err_note_set(note, rc, "cannot open %s: %s", path, err_text(rc));
     if (rc == 0)
@@ -154,7 +155,7 @@ void store_dir_close(struct store_dir *d)
     *d = STORE_DIR_NONE;
 }
 
-/* The lock is held meanwhile: a process that comes now is refused, and one that comes later finds
+/* The lock is held meanwhile: a process that starts now is refused, and one that starts later finds
  * no directory. */
 void store_dir_uncreate(struct store_dir *d)
 {
@@ -180,8 +181,8 @@ int store_link_refuse(const char *path, struct err_note *note)
 
 /* ---- the journal ---- */
 
-/* Segments have numbers for names. */
-static bool is_of_journal(const char *name)
+/* The names of segments are numbers. */
+static bool is_journal_file(const char *name)
 {
     size_t digits = strspn(name, "0123456789");
     return strcmp(name, JOURNAL_KEY_NAME) == 0 || (digits > 0 && name[digits] == '\0');
@@ -195,7 +196,7 @@ bool store_dir_journaled(const char *path)
     snprintf(name, sizeof name, "%s/journal", path);
     DIR *d = opendir(name);
     while (d && !found && (entry = readdir(d)) != NULL)
-        found = is_of_journal(entry->d_name);
+        found = is_journal_file(entry->d_name);
     if (d)
         closedir(d);
     return found;

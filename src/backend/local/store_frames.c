@@ -28,7 +28,7 @@ static int walk_records(const struct frame *f, frames_record_fn fn, void *ctx,
     return 0;
 }
 
-/* 1: applied already; 0: it comes next; negative: it does not fit. */
+/* 1: already applied; 0: it comes next; negative: it does not fit. */
 static int frame_place(const struct frame *f, uint64_t position, struct err_note *note)
 {
     if (f->count == 0 ||

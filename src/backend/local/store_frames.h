@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way both stores read frames: checked, in order, record by record. */
+/* Reads frames for both stores: checked, in order, record by record. */
 #pragma once
 
 #include <stddef.h>
@@ -9,8 +9,8 @@
 #include "base/span.h"
 #include "core/records/record.h"
 
-/* The job that a record changes, for those that change exactly one which is there; else 0. Their
- * structs all begin with the sequence. */
+/* The job that a record changes, if it changes exactly one existing job; otherwise 0. The structs
+ * of these records all begin with the sequence. */
 static inline uint64_t record_job_seq(const struct record *r)
 {
     bool one = (r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) ||
@@ -20,12 +20,12 @@ static inline uint64_t record_job_seq(const struct record *r)
     return one ? r->job_ready.seq : 0;
 }
 
-/* Called for each record; its spans point into the frame. A non-zero return stops the walk. */
+/* Called for each record, whose spans point into the frame. A non-zero return stops the walk. */
 typedef int (*frames_record_fn)(void *ctx, const struct record *r, uint64_t position,
                                 struct err_note *note);
 
-/* Walks the records after *position, moving it on. Frames at or below it are skipped; a gap, a
+/* Visits the records after *position and advances it. Frames at or below it are skipped; a gap, a
  * frame that begins before and ends after it, and anything malformed are -ERR_CORRUPT (-ERR_VERSION
- * for a newer format) with a note. On failure *position stays where it was. */
+ * for a newer format) with a note. On failure *position is unchanged. */
 MUST_CHECK int frames_walk(const struct span *frames, size_t count, uint64_t *position,
                            frames_record_fn fn, void *ctx, struct err_note *note);

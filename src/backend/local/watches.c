@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of watches for each name, found by a map: neither a signal nor the end of a watch looks at
- * what others watch. */
+/* A ring of watches for each name, found by a map: a signal, or the end of a watch, does not visit
+ * the watches of other names. */
 #include "backend/local/watches.h"
 
 #include "base/check.h"
@@ -10,7 +10,7 @@ struct backend_watch {
     struct hash128 name;
     backend_signal_fn fn;
     void *ctx;
-    bool removed;                      /* freed once no signal is under way */
+    bool removed;                      /* freed when no signal is being sent */
     struct backend_watch *prev, *next; /* of the same name: a ring */
     struct backend_watch *all_prev, *all_next;
     struct backend_watch *next_removed;
@@ -61,7 +61,7 @@ static void ring_drop(struct watches *w, struct backend_watch *one)
         one->all_next->all_prev = one->all_prev;
     if (other == one)
         map128_drop(&w->by_name, one->name);
-    else if (ring_of(w, one->name) == one) /* replacing a value takes no memory */
+    else if (ring_of(w, one->name) == one) /* replacing a value needs no memory */
         CHECK(map128_put(&w->by_name, one->name, (uintptr_t)other) == 0);
     mem_free(one);
 }
@@ -86,7 +86,7 @@ static void removed_drop(struct watches *w)
     }
 }
 
-/* A watch that is added meanwhile stands behind the first and may be called or not. */
+/* A watch that is added meanwhile is inserted behind the first one and may be called or not. */
 void watches_signal(struct watches *w, struct hash128 name)
 {
     struct backend_watch *first = ring_of(w, name), *one = first;

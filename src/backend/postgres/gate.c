@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate: replies that wait until what they report is durable.
+/* The commit gate: replies that wait until what they report is durable.
  *
- * Why there is one. With synchronous_commit on, each commit waits for a sync of the disk, and the
- * next unit could not begin before that. The write connection therefore commits with
- * synchronous_commit off: PostgreSQL makes the changes visible at once and writes them to the disk
- * a little later. A second connection, the syncer, makes commits that do wait. PostgreSQL's log has
- * one order, so when a commit of the syncer that began after a unit's commit had returned comes
- * back, that unit is on the disk as well. Then its replies are sent, its events are published and
- * its memory is reused. While the disk works, the write connection goes on, and all units that
- * commit meanwhile share the next sync (group commit).
+ * Why it exists. With synchronous_commit on, each commit waits for a sync of the disk, and the next
+ * unit could not begin before that. The write connection therefore commits with synchronous_commit
+ * off: PostgreSQL makes the changes visible at once and writes them to the disk a little later. A
+ * second connection, the syncer, executes commits that do wait. PostgreSQL's log has one order:
+ * when a commit of the syncer that began after a unit's commit had returned comes back, that unit
+ * is on the disk as well. Then its replies are sent, its events are published and its memory is
+ * reused. While the disk works, the write connection continues, and all units that commit meanwhile
+ * share the next sync (group commit).
  *
- * The invariant. A reply that promises durability is never sent on the word of a server that may
- * have restarted: a server that crashed has forgotten commits, and would still answer a new sync.
- * So the connection of the syncer must have been open before the unit's commit was sent
- * (sent_under), and must be the one that confirms the sync (sync_number). If it breaks in between,
- * the outcome of the units in the gate is unknown. Without it no unit is begun.
+ * The invariant. A reply that promises durability is never sent if the server may have restarted: a
+ * server that crashed has lost commits, and would still answer a new sync. The connection of the
+ * syncer must therefore have been open before the unit's commit was sent (sent_under), and the same
+ * connection must confirm the sync (sync_number). If it breaks in between, the outcome of the units
+ * in the gate is unknown. While it is not open, no unit is begun.
  *
  * What need not wait. A claim of jobs that were durably ready is answered before the claim itself
- * is durable: a crash that forgets it makes the job ready again, and the token is then refused. The
- * same holds for everything in a queue with relaxed durability. */
+ * is durable: if a crash loses it, the job is ready again, and the token is then refused. The same
+ * holds for everything in a queue with relaxed durability. */
 #include "backend/postgres/impl.h"
 
 struct unit *pg_unit_take(struct pg_store *s)
@@ -80,7 +80,7 @@ bool pg_gate_watched(const struct pg_store *s)
     return !pg_gate_needed(s) || pg_conn_up(s->syncer);
 }
 
-/* Whether a job of this claim was changed by what is not known to be on the disk. */
+/* Whether a job of this claim was changed by a unit that may not be on the disk yet. */
 static bool depends(const struct pg_store *s, const struct unit *of, const struct turn *t)
 {
     for (uint32_t i = 0; i < t->reply.job_count; i++) {
@@ -118,9 +118,9 @@ static void is_durable(struct pg_store *s, struct unit *u)
     pg_notify_keys(s, u);
 }
 
-/* A repeat changes nothing and tells of what was done before, perhaps by another node that has
- * still to wait for the disk. */
-static bool tells_of_others(const struct unit *u)
+/* A repeated request changes nothing and reports what was done before, perhaps by another node that
+ * still waits for the disk. */
+static bool reports_earlier_work(const struct unit *u)
 {
     for (size_t i = 0; i < u->count; i++)
         if (!op_is_query(u->turns[i].op->kind) && u->turns[i].op->kind != OP_CLAIM &&
@@ -130,10 +130,10 @@ static bool tells_of_others(const struct unit *u)
     return false;
 }
 
-/* False: neither the unit nor one before it changed anything, or no reply has to wait. */
+/* False if neither the unit nor one before it changed anything, or if no reply has to wait. */
 static bool must_wait(const struct pg_store *s, const struct unit *u)
 {
-    return pg_gate_needed(s) && (u->records || s->gate || tells_of_others(u));
+    return pg_gate_needed(s) && (u->records || s->gate || reports_earlier_work(u));
 }
 
 static void pass(struct pg_store *s, struct unit *u)
@@ -152,7 +152,7 @@ void pg_gate_refuse(struct pg_store *s)
     pass(s, u);
 }
 
-/* The disk is put to work before anybody is answered. */
+/* Starts the sync before it sends replies. */
 void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under)
 {
     if (!must_wait(s, u)) {
@@ -174,7 +174,7 @@ void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under)
         pg_gate_break(s);
 }
 
-/* Takes all up to `last` out of the gate. */
+/* Removes all units up to `last` from the gate. */
 static struct unit *gate_take(struct pg_store *s, struct unit *last)
 {
     struct unit *first = s->gate;
@@ -186,7 +186,7 @@ static struct unit *gate_take(struct pg_store *s, struct unit *last)
 }
 
 /* All of these are on the disk. */
-static void open_for(struct pg_store *s, struct unit *first)
+static void release_units(struct pg_store *s, struct unit *first)
 {
     while (first) {
         struct unit *u = first;
@@ -214,7 +214,7 @@ static void synced_cb(void *ctx, int err, const struct round_error *error)
     }
     struct unit *synced = gate_take(s, last);
     pg_gate_wake(s);
-    open_for(s, synced);
+    release_units(s, synced);
     pg_pipeline_after(s);
 }
 
@@ -244,7 +244,7 @@ void pg_gate_wake(struct pg_store *s)
         pg_pipeline_later(s);
 }
 
-/* Nobody knows any more what the disk has: perhaps all of it. */
+/* It is unknown what is on the disk: perhaps everything. */
 void pg_gate_break(struct pg_store *s)
 {
     while (s->gate) {
@@ -261,7 +261,7 @@ void pg_gate_break(struct pg_store *s)
                                .note = "the database cannot be reached"};
             unit_turn_answer(t);
         }
-        shared_events_take(&s->sh, u); /* they were seen by others, too */
+        shared_events_take(&s->sh, u); /* other nodes may have seen them */
         pg_notify_keys(s, u);
         pg_unit_give(s, u);
     }
@@ -271,8 +271,8 @@ void pg_syncer_lost_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     s->syncing = NULL;
-    s->sync_number++; /* units that were sent before, and have not entered the gate yet, cannot be
-                         confirmed */
+    /* units that were sent before, and have not entered the gate yet, cannot be confirmed */
+    s->sync_number++;
     pg_gate_break(s);
     pg_pipeline_later(s);
     pg_timer_set(s);

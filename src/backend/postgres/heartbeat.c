@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heartbeats: a row for each node, the lease of the leader, and what this node knows of both and of
- * the database, which backend_cluster returns.
+/* Heartbeats: a row for each node, the lease of the leader, and what this node knows about both and
+ * about the database, which backend_cluster returns.
  *
- * The lease is taken without waiting for its row: a leader that was stopped in the middle of a tick
- * holds it locked until the server ends its transaction, and the work of other nodes must not wait
- * for that. */
+ * The lease is taken without waiting for its row: if a leader was stopped in the middle of a tick,
+ * the row stays locked until the server ends its transaction, and the work of other nodes must not
+ * wait for that. */
 #include "backend/postgres/impl.h"
 
 enum heartbeat_slot { HEARTBEAT_NOW, HEARTBEAT_SEEN, HEARTBEAT_LEADER, HEARTBEAT_NODES };

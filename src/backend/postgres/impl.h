@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store in a PostgreSQL database: its parts, for its own files only. Other folders of
- * src/backend may include postgres.h alone; this one may use shared/, core and base, and libpq.
+/* The store in a PostgreSQL database: its internals, for its own files only. Other folders of
+ * src/backend may include only postgres.h; this one may use shared/, core and base, and libpq.
  *
  * A store has four connections.
  *
- * - The write connection, or pipeline, does everything that changes something, one unit of work
- *   after the other, and answers quick questions between them. So the requests of one client take
- *   effect in their order. While a unit is under way the next operations gather, and go together.
- *   It commits without waiting for the disk.
- * - The syncer's commits do wait for the disk. A reply waits behind the gate (gate.c) until a
- * commit of the syncer that came later has ended.
- * - The reader answers lists. Each is asked when everything before it has been committed.
- * - The listener, or notification connection, hears what other nodes announce, and announces what
- *   this node changed.
+ *   - The write connection, or pipeline, does everything that changes something, one unit of work
+ *     after the other, and answers quick queries between them. The requests of one client therefore
+ *     take effect in their order. While a unit is in progress, the next operations are collected,
+ *     and form one unit together. It commits without waiting for the disk.
+ *   - The commits of the syncer wait for the disk. A reply waits behind the gate (gate.c) until a
+ *     later commit of the syncer has ended.
+ *   - The reader answers lists. Each is sent when everything before it has been committed.
+ *   - The listener, or notification connection, receives what other nodes announce, and announces
+ *     what this node changed.
  *
  * Time is the time of the database, except with a manual clock. One node is the leader: it has a
  * lease on the row of the table leader and does what becomes due (tick.c). Each of its transactions
- * locks that row and finds its own epoch in it, or does nothing.
+ * locks that row and does nothing unless it finds its own epoch in it.
  *
  *   postgres.c      opening, closing, the table of the backend
- *   pipeline.c      what comes next on the write connection; connections that break
+ *   pipeline.c      what the write connection does next; lost connections
  *   transact.c      a unit from begin to commit or rollback; work_state.h has its states
  *   gate.c          replies that wait for the disk
- *   read_view.c     quick questions;  search.c  questions that may take long
+ *   read_view.c     quick queries;  search.c  queries that may take long
  *   tick.c          what the leader does as time passes
- *   heartbeat.c     heartbeats, who leads, the state of the database
+ *   heartbeat.c     heartbeats, the leader, the state of the database
  *   notify.c        notifications between nodes
- *   unit/           what a unit reads and writes; the decisions between are those of shared/
- *   connection/     the way to the server: URL, arguments, connections; knows no jobs
+ *   unit/           what a unit reads and writes; shared/ makes the decisions in between
+ *   connection/     access to the server: URL, arguments, connections; knows nothing about jobs
  *   sql/            the statements and the tables */
 #pragma once
 
@@ -40,15 +40,15 @@
 #include "backend/postgres/work_state.h"
 #include "backend/shared/shared.h"
 
-/* Where the configuration says nothing: */
+/* Defaults of the configuration: */
 #define ANSWER_MS 15000 /* the database may take this long to answer */
 #define UNIT_TRIES_MAX 8
 
-/* What the first round may show to be needed, too. */
+/* Further data that the first round may show to be needed. */
 enum second_question {
     ASKED_SHARERS = 1, /* jobs that share a unique key */
-    ASKED_REPLIES = 2, /* the last replies about leases that are over */
-    ASKED_KEYS = 4,    /* keys at which jobs leave their payloads */
+    ASKED_REPLIES = 2, /* the last replies about leases that have ended */
+    ASKED_KEYS = 4,    /* keys under which payloads of jobs are stored */
     ASKED_ALERTS = 8   /* the rules */
 };
 
@@ -57,12 +57,12 @@ struct pg_unit {
     struct unit unit;
     struct args args;
     size_t slots[24];          /* see load.c */
-    size_t alerts_at;          /* where the rules are, in the round that asked for them */
-    size_t trim_at, counts_at; /* of notices, in the round that stored; SIZE_MAX = not asked */
+    size_t alerts_at;          /* index of the rules in the round that requested them */
+    size_t trim_at, counts_at; /* of notices, in the round that stored; SIZE_MAX = not requested */
     size_t versions_asked;     /* in that round */
-    size_t keys_at; /* where the answers about keys begin, in the round that asked for them */
+    size_t keys_at; /* index of the first result about keys, in the round that requested them */
     uint64_t began_ns;
-    PGresult **kept; /* what rows and answers point to */
+    PGresult **kept; /* results to which rows and replies point */
     size_t kept_count, kept_room;
     unsigned asked; /* in a second round: bits, enum second_question */
 };
@@ -78,48 +78,50 @@ struct pg_store {
     struct sql_text sql;
 
     struct conn *pipeline, *reader, *listener, *syncer;
-    struct unit *unit;              /* the one under way; never NULL */
-    struct unit *next_unit;         /* the one after it, begun or to be; NULL = none; transact.c */
-    struct unit *spare;             /* done with, for the next */
+    struct unit *unit;              /* the current one; never NULL */
+    struct unit *next_unit;         /* the one after it, begun or not; NULL = none; transact.c */
+    struct unit *spare;             /* for reuse */
     struct unit *gate, **gate_last; /* committed, but perhaps not on the disk; oldest first */
-    struct unit *syncing;           /* up to this one, by the round under way; NULL = none is */
+    /* the last unit that the current sync covers; NULL = no sync is in progress */
+    struct unit *syncing;
     struct args sync_args;
-    uint64_t sync_number, sent_under; /* of the syncer's connection: the present one, and the one
-                                         that was open when the pipeline last sent; 0 = none */
+    /* numbers of the syncer's connections: the present one, and the one that was open when the
+     * pipeline last sent; 0 = none */
+    uint64_t sync_number, sent_under;
 
-    /* the leader's */
-    int64_t resume_from_ms; /* pauses that ended after this are still to be told */
+    /* used by the leader */
+    int64_t resume_from_ms; /* pauses that ended after this are still to be reported */
     const PGresult *tick_rows[5], *tick_resumed, *tick_keys;
-    bool tick_stale; /* the rules of alerts are others than this node knows */
+    bool tick_stale; /* the alert rules have changed since this node loaded them */
 
-    struct search *searches, **search_last; /* waiting for the reader */
+    struct search *searches, **search_last; /* queries that wait for the reader */
     struct pg_unit search_unit;             /* its arena and arguments only */
 
-    struct wake_name *to_tell;      /* queues that others shall hear of */
+    struct wake_name *to_tell;      /* queues to announce to other nodes */
     struct wake_name *keys_to_tell; /* keys likewise, oldest first */
     size_t keys_waiting;
-    bool keys_lost;     /* some could not be told */
-    bool keys_untold;   /* some were not sent since the last heartbeat: no other node seemed to be
-                           alive */
-    bool keys_in_round; /* the round under way tells of keys */
-    bool hello_due;     /* others shall hear that we listen */
-    bool heard;         /* we have listened before */
+    bool keys_lost; /* some could not be announced */
+    /* some were not sent since the last heartbeat, because no other node seemed to be alive */
+    bool keys_untold;
+    bool keys_in_round; /* the current round announces keys */
+    bool hello_due;     /* this node must announce that it listens */
+    bool heard;         /* this node has listened before */
 
-    uv_timer_t timer; /* ticks, life signs, reconnecting */
-    uv_timer_t later; /* answers that must not come from inside a call */
+    uv_timer_t timer; /* ticks, heartbeats, reconnecting */
+    uv_timer_t later; /* for replies that must not be sent from inside a call */
     backend_closed_fn closed;
     void *closed_ctx;
 
     struct work_progress progress;
     unsigned handles; /* not closed yet */
-    bool bulk_last;   /* the last thing done was a slice of bulk work */
-    bool lost_logged; /* the log knows that the database is gone */
-    bool tick_more;   /* the tick under way left something */
+    bool bulk_last;   /* the last work was a slice of a bulk action */
+    bool lost_logged; /* the loss of the connection was logged */
+    bool tick_more;   /* the current tick left something to do */
     bool searching, telling;
 
     struct pg_url url;
     char channel[SCHEMA_BYTES + 16]; /* of notifications */
-    /* what each session begins with */
+    /* settings that each session begins with */
     char setup[1200], read_setup[600], notify_setup[200], sync_setup[200], local[500];
 };
 
@@ -144,10 +146,11 @@ static inline struct pg_unit *pg_unit(struct unit *u)
 }
 
 /* pipeline.c */
-void pg_pipeline_wake(struct pg_store *s);  /* begins what can be begun; makes no callbacks */
-void pg_pipeline_later(struct pg_store *s); /* the same from the loop, where answers may be given */
+void pg_pipeline_wake(struct pg_store *s);  /* starts what can be started; calls no callbacks */
+void pg_pipeline_later(struct pg_store *s); /* the same from the loop, where replies may be sent */
 void pg_later_cb(uv_timer_t *timer);
-void pg_pipeline_after(struct pg_store *s); /* something is over: what waited for it goes on */
+/* some work has ended: continues with what waited for it */
+void pg_pipeline_after(struct pg_store *s);
 void pg_pipeline_lost_cb(void *ctx);
 void pg_pipeline_opened_cb(void *ctx);
 void pg_timer_set(struct pg_store *s);
@@ -161,42 +164,44 @@ void pg_link_heard(struct pg_store *s); /* the write connection was opened */
 void pg_cluster(const struct backend *b, struct backend_cluster *ret);
 
 /* transact.c: one transaction from begin to commit */
-void pg_begin_unit(struct pg_store *s); /* its turns are filled */
+void pg_begin_unit(struct pg_store *s); /* its operations are set */
 void pg_store_and_commit(
-    struct pg_store *s); /* the end of every one: what was worked out, the commit */
+    struct pg_store *s); /* the end of every transaction: stores the changes and commits */
 void pg_round_failed(struct pg_store *s, int err, const struct round_error *error);
-/* Rolls back, and begins again if `again`, or refuses with this text. */
+/* Rolls back, and begins again if `again`; otherwise refuses the operations with this text. */
 void pg_give_back(struct pg_store *s, bool again, const char *trouble);
-/* The rules of alerts, if they were asked for, cannot be taken: it has been given back. */
+/* True: the alert rules were requested and are damaged; the unit has been rolled back. */
 bool pg_rules_wrong(struct pg_store *s);
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note);
-/* What the operations under way are told when the connection is lost. */
+/* The outcome of the current operations when the connection is lost. */
 enum outcome pg_lost_outcome(const struct pg_store *s);
-void pg_over(struct pg_store *s);              /* what was under way; goes on with the next */
-void pg_over_with_answers(struct pg_store *s); /* the same of what has answers; results are kept */
-void pg_go(struct pg_store *s, round_fn fn);   /* sends the round */
+/* ends the current work and continues with the next */
+void pg_over(struct pg_store *s);
+/* the same for work with replies, whose results stay valid */
+void pg_over_with_answers(struct pg_store *s);
+void pg_go(struct pg_store *s, round_fn fn); /* sends the round */
 void pg_keep_result(struct pg_store *s, size_t index);
 const char *pg_sentence(const struct round_error *e); /* for the client */
 
 /* gate.c */
-struct unit *pg_unit_take(struct pg_store *s); /* a fresh one; NULL = no memory */
+struct unit *pg_unit_take(struct pg_store *s); /* a new one; NULL = no memory */
 void pg_unit_give(struct pg_store *s, struct unit *u);
 void pg_units_free(struct pg_store *s);
 bool pg_gate_needed(const struct pg_store *s);
-bool pg_gate_watched(const struct pg_store *s); /* it can be told what is on the disk, if need be */
-/* The unit is committed, and the pipeline has another: answers what may leave at once, and keeps
- * the rest, and the unit, until the disk has it. sent_under: the syncer's connection when it was
- * sent.
- */
+/* whether the gate can find out what is on the disk, if that is needed */
+bool pg_gate_watched(const struct pg_store *s);
+/* The unit is committed, and the pipeline has another one: sends the replies that need not wait,
+ * and keeps the rest, and the unit, until it is on the disk. sent_under: the number of the syncer's
+ * connection when it was sent. */
 void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under);
-void pg_gate_refuse(struct pg_store *s); /* the one under way is committed, but cannot wait */
+void pg_gate_refuse(struct pg_store *s); /* the current unit is committed, but cannot wait */
 void pg_gate_wake(struct pg_store *s);
 void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a);
-void pg_gate_break(struct pg_store *s); /* all that is kept becomes unknown */
+void pg_gate_break(struct pg_store *s); /* the outcome of everything in the gate becomes unknown */
 void pg_syncer_lost_cb(void *ctx);
 void pg_syncer_opened_cb(void *ctx);
 
-/* Where the answer to each question of the round is; SIZE_MAX = it was not asked. */
+/* Index of each result of the round; SIZE_MAX = not requested. */
 enum load_slot {
     LOAD_NOW,
     LOAD_SEQS,
@@ -217,9 +222,10 @@ enum load_slot {
 };
 
 /* unit/load.c, unit/loaded.c, unit/store.c */
-bool pg_unit_send_load(struct unit *u);     /* sends the first round */
-int pg_unit_loaded(struct unit *u);         /* takes its results; -ERR_NOMEM, -ERR_CORRUPT */
-bool pg_unit_needs_replies(struct unit *u); /* sends the question if so, first of a second round */
+bool pg_unit_send_load(struct unit *u); /* sends the first round */
+int pg_unit_loaded(struct unit *u);     /* reads its results; -ERR_NOMEM, -ERR_CORRUPT */
+/* if so, sends the query as the first of a second round */
+bool pg_unit_needs_replies(struct unit *u);
 int pg_unit_replies_loaded(struct unit *u);
 void pg_load_rows(struct unit *u, size_t result, bool claimable);
 struct row *pg_load_row(struct unit *u, const PGresult *r, int at); /* NULL = no memory */
@@ -228,9 +234,9 @@ void pg_row_load(const PGresult *r, int at, struct row *ret); /* without its que
 void pg_unit_send_store(struct unit *u);
 bool unit_changed(const struct unit *u);
 
-bool pg_unit_needs_sharers(struct unit *u); /* sends the question if so */
+bool pg_unit_needs_sharers(struct unit *u); /* if so, sends the query */
 void pg_unit_sharers_loaded(struct unit *u);
-bool pg_unit_keep(struct unit *u, PGresult *r); /* until the unit is over; false = no memory */
+bool pg_unit_keep(struct unit *u, PGresult *r); /* until the unit has ended; false = no memory */
 void pg_unit_reset(struct unit *u);
 void pg_unit_done(struct pg_unit *p);
 void pg_unit_init(struct pg_unit *p, struct pg_store *s);
@@ -248,13 +254,13 @@ void pg_reader_opened_cb(void *ctx);
 
 /* unit/keys.c */
 void pg_keys_send_commits(struct unit *u);   /* with the first round */
-void pg_keys_commits_loaded(struct unit *u); /* its answers */
-/* Whether rows that were loaded may leave their payloads at keys; sends the question if so. */
+void pg_keys_commits_loaded(struct unit *u); /* reads its results */
+/* Whether payloads of loaded rows may have to be stored under keys; if so, sends the query. */
 bool pg_keys_needed_by_rows(struct unit *u, bool every);
 void pg_keys_of_rows_loaded(struct unit *u);
-void pg_keys_send_store(struct unit *u); /* before the jobs: it copies payloads of theirs */
+void pg_keys_send_store(struct unit *u); /* before the jobs, because it copies their payloads */
 void pg_keys_send_expired(struct pg_store *s, int64_t now);
-void pg_keys_expired(struct unit *u, const PGresult *r); /* tells of them */
+void pg_keys_expired(struct unit *u, const PGresult *r); /* emits their events */
 void pg_keys_send_get(struct unit *u, const struct op_kv_get *want);
 void pg_keys_answer_get(struct unit *u, struct turn *t, const PGresult *r);
 void pg_keys_send_list(struct pg_store *s, const struct op_kv_list *want);
@@ -268,45 +274,47 @@ void pg_schedules_send_view(struct unit *u, const struct op *op);
 void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r);
 
 /* unit/alerts.c */
-void pg_alerts_send_version(struct unit *u); /* where something may happen that rules are about */
-/* Whether the rules are others than this node knows, by the version in this place of the round that
- * just ended (SIZE_MAX = it was not asked for); before anything else is sent. */
+/* in units in which something may happen that rules react to */
+void pg_alerts_send_version(struct unit *u);
+/* Whether the rules have changed since this node loaded them, according to the version at this
+ * index of the round that just ended (SIZE_MAX = not requested); before anything else is sent. */
 bool pg_alerts_stale(const struct unit *u, size_t version_at);
-void pg_alerts_ask(struct unit *u);       /* for the rules, with what else the next round asks */
+/* requests the rules, with the other queries of the next round */
+void pg_alerts_ask(struct unit *u);
 int pg_alerts_loaded(struct unit *u);     /* -ERR_NOMEM, -ERR_CORRUPT */
-void pg_alerts_send_load(struct unit *u); /* of a unit about alerts: everything */
+void pg_alerts_send_load(struct unit *u); /* everything that a unit about alerts needs */
 int pg_alerts_all_loaded(struct unit *u);
 void pg_alerts_send_store(struct unit *u);
-void pg_alerts_stored(struct unit *u); /* it is committed */
+void pg_alerts_stored(struct unit *u); /* after its commit */
 void pg_alerts_send_view(struct unit *u, const struct op *op);
 void pg_alerts_answer(struct unit *u, struct turn *t, size_t at); /* two results */
 bool pg_alerts_rule(const PGresult *r, int row, int col, struct rec_alert_put *ret);
 
 /* unit/notices.c */
 void pg_notices_send_load(struct unit *u);
-void pg_notices_loaded(struct unit *u, size_t at); /* its results begin there */
+void pg_notices_loaded(struct unit *u, size_t at); /* its results begin at this index */
 void pg_notices_send_store(struct unit *u);
 void pg_notices_stored(struct unit *u);
 void pg_notices_send_view(struct unit *u, const struct op *op);
 void pg_notices_answer(struct unit *u, struct turn *t, const PGresult *r);
 
 /* unit/bulk.c */
-void pg_bulk_send_begin(struct unit *u); /* its intent, with the unit that asks for it */
+void pg_bulk_send_begin(struct unit *u); /* the action's row, with the unit that requests it */
 void pg_bulk_begun(struct pg_store *s, struct unit *u);
-void pg_begin_bulk(struct pg_store *s); /* a slice of the first */
+void pg_begin_bulk(struct pg_store *s); /* a slice of the first action */
 void pg_bulk_send_store(struct pg_store *s);
 void pg_bulk_adopt(struct pg_store *s, const PGresult *r);
 
 /* tick.c */
 void pg_begin_tick(struct pg_store *s);
-void pg_tick_send_next(struct pg_store *s); /* with its store: when to look again */
-void pg_tick_done(struct pg_store *s);      /* it is committed */
+void pg_tick_send_next(struct pg_store *s); /* with its store: when the next tick is due */
+void pg_tick_done(struct pg_store *s);      /* after its commit */
 
 /* notify.c */
 void pg_notify_free(struct pg_store *s);
 void pg_notify_queue(struct pg_store *s, struct span queue);
-void pg_notify_keys(struct pg_store *s, const struct unit *u); /* it is on the disk */
-/* Other nodes were counted again. One that had not been known was not sent changes of keys
+void pg_notify_keys(struct pg_store *s, const struct unit *u); /* after it is on the disk */
+/* The other nodes were counted again. A node that had not been known was not sent changes of keys
  * meanwhile. */
 void pg_notify_nodes_counted(struct pg_store *s, unsigned others_before);
 void pg_notify_wake(struct pg_store *s);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Notifications between nodes: which queues have ready jobs, which keys were changed, and which
- * running jobs are to be cancelled, by NOTIFY on a connection of its own. A round names every queue
- * once, however many jobs came since the last one; while no other node is alive, none is sent. A
- * queue that was not announced is found by the slow poll (pipeline.c). If changes of keys may have
- * been lost, their listeners get a gap event.
+ * running jobs are to be cancelled, by NOTIFY on a separate connection. A round names each queue
+ * once, however many jobs were added since the last one; while no other node is alive, none is
+ * sent. A queue that was not announced is found by the slow poll (pipeline.c). If changes of keys
+ * may have been lost, their listeners get a gap event.
  *
- * A message is the epoch of the sender, a space, and the name of a queue or one of the signs below,
- * with which no name begins. */
+ * A message is the epoch of the sender, a space, and the name of a queue or one of the prefixes
+ * below, with which no name begins. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -14,12 +14,12 @@
 #include "base/mem.h"
 #include "core/kvkey.h"
 
-#define SIGN_HERE "\001h"    /* I listen */
-#define SIGN_GAP "\001g"     /* I could not tell all keys */
-#define SIGN_SET "\001s"     /* version, space, key in hexadecimal */
-#define SIGN_DELETED "\001d" /* the same */
-#define SIGN_CANCEL "\001c"  /* as shared_cancel_text says */
-#define KEYS_MAX 256         /* that wait to be told; beyond it they become a gap */
+#define PREFIX_LISTENING "\001h" /* this node listens */
+#define PREFIX_GAP "\001g"       /* not all changed keys could be announced */
+#define PREFIX_SET "\001s"       /* version, space, key in hexadecimal */
+#define PREFIX_DELETED "\001d"   /* the same */
+#define PREFIX_CANCEL "\001c"    /* see shared_cancel_text */
+#define KEYS_MAX 256             /* keys that wait to be announced; more become a gap */
 
 struct wake_name {
     struct wake_name *next;
@@ -27,7 +27,8 @@ struct wake_name {
     char name[];
 };
 
-#define TELL_ALL_BEYOND 64 /* more queues than this in one round: one message for all of them */
+#define QUEUES_PER_ROUND_MAX                                                                       \
+    64 /* more queues than this in one round: one message for all of them */
 
 static void free_all(struct wake_name **list)
 {
@@ -58,7 +59,7 @@ void pg_notify_queue(struct pg_store *s, struct span queue)
     for (struct wake_name *x = s->to_tell; x; x = x->next, n++)
         if (x->len == 0 || span_equal(queue, span_of(x->name, x->len)))
             return;
-    if (n >= TELL_ALL_BEYOND)
+    if (n >= QUEUES_PER_ROUND_MAX)
         queue.len = 0;
     struct wake_name *fresh = mem_alloc(sizeof *fresh + queue.len);
     if (!fresh)
@@ -70,8 +71,8 @@ void pg_notify_queue(struct pg_store *s, struct span queue)
     s->to_tell = fresh;
 }
 
-/* The words wait in the order of the changes. NULL: they become a gap. */
-static struct wake_name *word_new(struct pg_store *s, size_t room)
+/* Messages wait in the order of the changes. NULL: they become a gap. */
+static struct wake_name *message_new(struct pg_store *s, size_t room)
 {
     struct wake_name *w = s->keys_waiting < KEYS_MAX ? mem_alloc(sizeof *w + room) : NULL;
     if (!w) {
@@ -91,21 +92,21 @@ static struct wake_name *word_new(struct pg_store *s, size_t room)
 static void tell_cancel(struct pg_store *s, const struct happened *h)
 {
     char text[CANCEL_TEXT_BYTES];
-    size_t len = shared_cancel_text(h, text), room = len + sizeof SIGN_CANCEL;
-    struct wake_name *w = word_new(s, room);
+    size_t len = shared_cancel_text(h, text), room = len + sizeof PREFIX_CANCEL;
+    struct wake_name *w = message_new(s, room);
     if (w)
-        w->len = (size_t)snprintf(w->name, room, "%s%s", SIGN_CANCEL, text);
+        w->len = (size_t)snprintf(w->name, room, "%s%s", PREFIX_CANCEL, text);
 }
 
 static void tell_key(struct pg_store *s, const struct happened *h)
 {
     static const char digits[] = "0123456789abcdef";
     size_t room = 32 + 2 * h->subject.len;
-    struct wake_name *w = word_new(s, room);
+    struct wake_name *w = message_new(s, room);
     if (!w)
         return;
     w->len = (size_t)snprintf(w->name, room, "%s%" PRIu64 " ",
-                              h->kind == EVENT_KV_SET ? SIGN_SET : SIGN_DELETED, h->count);
+                              h->kind == EVENT_KV_SET ? PREFIX_SET : PREFIX_DELETED, h->count);
     for (size_t i = 0; i < h->subject.len; i++) {
         unsigned char byte = (unsigned char)h->subject.at[i];
         w->name[w->len++] = digits[byte >> 4];
@@ -138,7 +139,7 @@ void pg_notify_nodes_counted(struct pg_store *s, unsigned others_before)
 static void told_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
-    (void)error; /* the slow poll finds queues that were not told of */
+    (void)error; /* the slow poll finds queues that were not announced */
     s->telling = false;
     s->keys_lost |= err && s->keys_in_round;
     if (!err)
@@ -154,7 +155,7 @@ static void send_word(struct pg_store *s, struct args *a, struct span word)
     pg_conn_send(s->listener, SQL_NOTIFY, a);
 }
 
-/* Sends at most this many; returns how many it sent. */
+/* Sends at most this many; returns how many were sent. */
 static size_t send_list(struct pg_store *s, struct args *a, struct wake_name **list, size_t most)
 {
     size_t n = 0;
@@ -175,9 +176,9 @@ void pg_notify_wake(struct pg_store *s)
         return;
     pg_args_init(&a);
     if (s->hello_due)
-        send_word(s, &a, SPAN_LITERAL(SIGN_HERE));
+        send_word(s, &a, SPAN_LITERAL(PREFIX_LISTENING));
     if (s->keys_lost)
-        send_word(s, &a, SPAN_LITERAL(SIGN_GAP));
+        send_word(s, &a, SPAN_LITERAL(PREFIX_GAP));
     s->keys_in_round = s->keys_lost;
     s->hello_due = s->keys_lost = false;
     (void)send_list(s, &a, &s->to_tell, ROUND_MAX / 2);
@@ -189,14 +190,14 @@ void pg_notify_wake(struct pg_store *s)
     s->keys_lost |= !s->telling && s->keys_in_round;
 }
 
-/* --- what others tell --- */
+/* --- messages of other nodes --- */
 
 static int digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* A message that cannot be read is a gap: every role of the database may write to the channel. */
+/* A message that cannot be parsed is a gap: every role of the database may write to the channel. */
 static void hear_key(struct pg_store *s, uint8_t kind, const char *word)
 {
     char key[LIMIT_KV_KEY_BYTES], *end;
@@ -218,13 +219,13 @@ static void hear_key(struct pg_store *s, uint8_t kind, const char *word)
 
 static void hear_sign(struct pg_store *s, const char *sign)
 {
-    if (strcmp(sign, SIGN_HERE) == 0)
-        s->sh.node.others += s->sh.node.others == 0; /* until it is counted */
-    else if (strncmp(sign, SIGN_SET, 2) == 0)
+    if (strcmp(sign, PREFIX_LISTENING) == 0)
+        s->sh.node.others += s->sh.node.others == 0; /* until the nodes are counted */
+    else if (strncmp(sign, PREFIX_SET, 2) == 0)
         hear_key(s, EVENT_KV_SET, sign + 2);
-    else if (strncmp(sign, SIGN_DELETED, 2) == 0)
+    else if (strncmp(sign, PREFIX_DELETED, 2) == 0)
         hear_key(s, EVENT_KV_DELETED, sign + 2);
-    else if (strncmp(sign, SIGN_CANCEL, 2) == 0)
+    else if (strncmp(sign, PREFIX_CANCEL, 2) == 0)
         shared_events_cancel(&s->sh, sign + 2);
     else
         shared_events_gap(&s->sh);
@@ -243,7 +244,7 @@ void pg_notify_received_cb(void *ctx, const char *payload)
         hear_sign(s, name + 1);
         return;
     }
-    /* A job there may be due before anything this node knows of. */
+    /* A job there may be due before anything that this node knows. */
     s->sh.tick_wanted = true;
     shared_watches_wake(&s->sh, span_text(name + 1));
     pg_pipeline_later(s);
@@ -256,7 +257,7 @@ void pg_notify_lost_cb(void *ctx)
     pg_timer_set(s);
 }
 
-/* Nobody knows what was told meanwhile. */
+/* Messages that were sent meanwhile are lost. */
 void pg_notify_opened_cb(void *ctx)
 {
     struct pg_store *s = ctx;

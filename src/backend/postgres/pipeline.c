@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pipeline: what the write connection does next, and what happens when it breaks.
+/* The pipeline: what the write connection does next, and what happens when it is lost.
  *
  * The connection does one piece of work at a time (work_state.h). When it is idle it takes, in this
  * order: a heartbeat that is due; a unit that had to wait behind another one (transact.c); the work
- * of the leader that is due; and then, in turns, a slice of a bulk action and the oldest operations
- * of clients. Operations are taken in the order in which they were submitted. Neighbours of one
- * class (shared_class) form one unit: while a unit is under way the next operations gather, so that
- * a larger load leads to larger units, not to more round trips.
+ * of the leader that is due; and then, alternately, a slice of a bulk action and the oldest
+ * operations of clients. Operations are taken in the order in which they were submitted.
+ * Consecutive operations of one class (shared_class) form one unit: while a unit is in progress the
+ * next operations are collected, so that a higher load leads to larger units, not to more round
+ * trips.
  *
- * When the connection is lost, the work under way ends as pg_lost_outcome says, and what waits is
- * refused with OUT_UNAVAILABLE. Replies may be sent only from the loop, never from inside a call of
- * the broker: pg_pipeline_wake therefore sends none, and pg_pipeline_later continues from a timer.
- */
+ * When the connection is lost, the current work ends as pg_lost_outcome says, and waiting
+ * operations are refused with OUT_UNAVAILABLE. Replies may be sent only from the loop, never from
+ * inside a call of the broker: pg_pipeline_wake therefore sends none, and pg_pipeline_later
+ * continues from a timer. */
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
-#define VIEWS_MAX 24 /* questions of one round: each is up to two statements */
+#define VIEWS_MAX 24 /* queries of one round: each is up to two statements */
 
-/* --- what comes next --- */
+/* --- what to do next --- */
 
 bool pg_pipeline_idle(const struct pg_store *s)
 {
@@ -36,7 +37,7 @@ static void begin_next_unit(struct pg_store *s)
     pg_begin_unit(s);
 }
 
-/* Slices of bulk work and what clients ask for take turns. */
+/* Slices of bulk actions and operations of clients alternate. */
 static bool bulk_turn(struct pg_store *s)
 {
     s->bulk_last = s->sh.bulks && (!s->sh.first || !s->bulk_last);
@@ -92,7 +93,7 @@ static void begin_heartbeat(struct pg_store *s)
     pg_go(s, heartbeat_cb);
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 static void viewed_cb(void *ctx, int err, const struct round_error *error)
 {
@@ -106,7 +107,7 @@ static void viewed_cb(void *ctx, int err, const struct round_error *error)
     pg_read_view_answer(s);
     for (size_t i = 0; i < ROUND_MAX; i++)
         pg_keep_result(s, i);
-    if (s->unit->nomem) /* what the answers point to is not there any more */
+    if (s->unit->nomem) /* the memory to which the replies point was not allocated */
         pg_give_up(s, OUT_UNAVAILABLE, "out of memory");
     else
         pg_over_with_answers(s);
@@ -121,7 +122,7 @@ static void begin_view(struct pg_store *s)
     pg_go(s, viewed_cb);
 }
 
-/* --- connections that break --- */
+/* --- lost connections --- */
 
 static void refuse_waiting(struct pg_store *s)
 {
@@ -137,7 +138,7 @@ static void refuse_waiting(struct pg_store *s)
     }
 }
 
-/* From the loop: here answers may be given. */
+/* Called by the loop, so replies may be sent. */
 void pg_later_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
@@ -162,7 +163,7 @@ void pg_later_cb(uv_timer_t *timer)
 void pg_pipeline_later(struct pg_store *s)
 {
     if (s->progress.state == WORK_STATE_LEAVING)
-        return; /* the timer has its last errand */
+        return; /* the timer has been used for the last time */
     if (!uv_is_closing((uv_handle_t *)&s->later))
         uv_timer_start(&s->later, pg_later_cb, 0, 0);
 }

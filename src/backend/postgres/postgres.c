@@ -6,13 +6,13 @@
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
-#define PATIENCE_FACTOR 4 /* at the start another node may hold the lock of the schema */
-#define REOPEN_MS 500     /* between two tries to connect again */
+#define PATIENCE_FACTOR 4 /* during the start another node may hold the lock of the schema */
+#define REOPEN_MS 500     /* between two attempts to reconnect */
 
-/* A transaction that stands still is ended by the server, so that a node that was stopped holds no
- * row for long: the row of the leader not longer than it leads. */
+/* The server ends a transaction that is idle for this long, so that a stopped node does not hold
+ * locks for long: the leader's row no longer than its lease. */
 #define IDLE_MS_MAX 15000
-/* Seconds that one statement may take, by the connection. */
+/* How many seconds one statement may take, for each connection. */
 #define SESSION                                                                                    \
     "SET statement_timeout = '%ds'; SET lock_timeout = '5s';"                                      \
     " SET idle_in_transaction_session_timeout = %d; SET enable_seqscan = off;"                     \
@@ -25,12 +25,13 @@
     " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),"                  \
     " set_config('synchronous_commit', '%s', true)"
 
-/* Before anything else, also when connecting again: another server may be behind the name. */
+/* Sent before anything else, also after reconnecting, because the name may refer to another server
+ * now. */
 #define GUARD                                                                                      \
     "DO $$BEGIN IF pg_is_in_recovery() THEN RAISE EXCEPTION 'the PostgreSQL server is a standby "  \
     "that takes no writes'; END IF; IF %s AND (current_setting('fsync') = 'off' OR "               \
     "current_setting('full_page_writes') = 'off') THEN RAISE EXCEPTION 'the PostgreSQL server "    \
-    "does not keep what it commits (fsync or full_page_writes is off)'; END IF; END$$; "
+    "can lose what it commits (fsync or full_page_writes is off)'; END IF; END$$; "
 
 static int pg_submit(struct backend *b, const struct op *list, size_t count, backend_reply_fn fn,
                      void *ctx)
@@ -94,14 +95,14 @@ static void timer_cb(uv_timer_t *timer)
         if (all[i] && pg_conn_down(all[i]) && !s->sh.closing)
             pg_conn_reopen(all[i]);
     }
-    /* The slow poll: it finds what other nodes did and did not announce. */
+    /* The slow poll finds changes of other nodes that were not announced. */
     if (s->sh.node.others || s->url.pooled)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
     pg_pipeline_later(s);
     pg_timer_set(s);
 }
 
-/* Never later than it is set already: frequent calls must not put it off. */
+/* The timer is never moved to a later time: frequent calls must not postpone it. */
 void pg_timer_set(struct pg_store *s)
 {
     uint64_t wait = (uint64_t)(pg_conn_up(s->pipeline) ? shared_next_wait(&s->sh) : REOPEN_MS);
@@ -144,7 +145,7 @@ static void take_down(struct pg_store *s)
     uv_close((uv_handle_t *)&s->later, handle_closed_cb);
 }
 
-/* Closing connections from inside their own callbacks is not allowed: the loop does it. */
+/* A connection must not be closed from inside its own callback, so the loop closes it. */
 static void closed_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
@@ -159,7 +160,7 @@ static void left_cb(void *ctx, int err, const struct round_error *error)
     uv_timer_start(&s->later, closed_cb, 0, 0);
 }
 
-/* The node's row goes, and with it the lease of the leader: others need not wait for it. */
+/* Removes the node's row and the lease of the leader, so that others need not wait for it. */
 static void leave(struct pg_store *s)
 {
     struct args *a = &pg_unit(s->unit)->args;
@@ -174,7 +175,7 @@ static void leave(struct pg_store *s)
     uv_timer_start(&s->later, closed_cb, 0, 0);
 }
 
-/* What time brings is the leader's: another node has nothing to do. */
+/* Work that becomes due belongs to the leader: another node has nothing left to do. */
 static bool work_left(const struct pg_store *s)
 {
     if (s->sh.node.seen_at_ms == 0 || !work_idle(&s->progress) || s->next_unit || s->sh.first ||
@@ -259,7 +260,7 @@ static int set_session(PGconn *pg, const struct pg_store *s, struct err_note *no
     return err;
 }
 
-/* Behind a pooler sessions are shared: a setting would reach other clients. */
+/* Behind a pooler sessions are shared: a setting would affect other clients. */
 static void fill_setup(struct pg_store *s)
 {
     int idle = (int)(shared_leader_ttl_ms(&s->sh) < IDLE_MS_MAX ? shared_leader_ttl_ms(&s->sh)
@@ -339,7 +340,7 @@ static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
 static int store_init(struct pg_store *s, const struct backend_config *config)
 {
     struct now now = clock_now(&config->clock);
-    s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the database tells its own */
+    s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the database has sent its own time */
     s->search_last = &s->searches;
     s->gate_last = &s->gate;
     pg_args_init(&s->sync_args);
@@ -401,7 +402,7 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
     CHECK(uv_timer_init(config->loop, &s->timer) == 0);
     CHECK(uv_timer_init(config->loop, &s->later) == 0);
     err = open_others(s);
-    if (err) { /* its handles are the loop's already */
+    if (err) { /* the loop already owns its handles */
         take_down(s);
         return err;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quick questions, which the write connection answers between two units: get, peek, queues and
- * their counts. */
+/* Quick queries, which the write connection answers between two units: get, peek, queues and their
+ * counts. */
 #include "backend/postgres/impl.h"
 
 /* --- views --- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions that may take long, on the reader's connection: lists, workers, exceptions, history.
- * One at a time; each is asked when everything before it has been committed, and cut by the
- * statement timeout of its session. */
+/* Queries that may take long, on the reader's connection: lists, workers, exceptions, history. One
+ * at a time; each is sent when everything before it has been committed, and ends at the statement
+ * timeout of its session. */
 #include "backend/postgres/impl.h"
 #include "base/mem.h"
 
@@ -110,7 +110,7 @@ static void answer_list(struct pg_store *s, const struct op_list *q, struct repl
 
 /* --- the others --- */
 
-/* A number of an array in its text form, {1,2}; 0 = no more. */
+/* The next number of an array in its text form, {1,2}; 0 = no more. */
 static uint64_t next_number(const char **at)
 {
     char *end;
@@ -224,8 +224,8 @@ static void answer_history(struct pg_store *s, struct reply *reply)
     struct hour_view *views = arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++) {
         views[i].hour = (uint32_t)pg_col_i4(r, i, 0);
-        for (int f = 0; f < TALLY_COUNT; f++)
-            views[i].tally.of[f] = pg_col_count(r, i, 1 + f);
+        for (int f = 0; f < COUNTER_COUNT; f++)
+            views[i].counters.of[f] = pg_col_count(r, i, 1 + f);
     }
     reply->hours = views;
     reply->hour_count = views ? (uint32_t)n : 0;
@@ -242,7 +242,7 @@ static struct span queue_named(const struct op *op)
     return op->kind == OP_HISTORY ? op->history.queue : (struct span){NULL, 0};
 }
 
-/* The page, and behind it how many there are. */
+/* The page, followed by the total number. */
 static void answer_page(struct pg_store *s, const struct op_page *want, struct reply *reply)
 {
     const PGresult *r = pg_conn_result(s->reader, 1);
@@ -353,9 +353,8 @@ static void send_what(struct pg_store *s, const struct op *op, uint32_t queue)
     pg_conn_send(s->reader, SQL_EXCEPTIONS, a);
 }
 
-/* What it tells of must be on the disk before it is told: the round ends with a commit that waits.
- */
-static void send_question(struct pg_store *s, const struct op *op, uint32_t queue)
+/* What the reply shows must be on the disk first: the round ends with a commit that waits. */
+static void send_query(struct pg_store *s, const struct op *op, uint32_t queue)
 {
     send_what(s, op, queue);
     if (pg_gate_needed(s))
@@ -367,8 +366,8 @@ static void round_failed(struct pg_store *s, int err, const struct round_error *
     struct reply r = {.outcome = OUT_UNAVAILABLE, .note = "the database cannot be reached"};
     if (err == -ERR_INVALID) {
         bool slow = strcmp(error->state, "57014") == 0;
-        r.note = slow ? "the question took longer than the database may; ask for less"
-                      : "the database refused the question";
+        r.note = slow ? "the query took longer than the database allows; narrow it"
+                      : "the database refused the query";
         log_event(s->sh.config.log, LOG_WARN, "postgres_refused", LOG_TEXT("state", error->state),
                   LOG_TEXT("text", error->text));
     }
@@ -395,7 +394,7 @@ static void answered_cb(void *ctx, int err, const struct round_error *error)
         pg_pipeline_later(s);
 }
 
-/* The queue is there: its number is known, and the question can be asked. */
+/* The queue exists: its number is known, and the query can be sent. */
 static void named_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
@@ -413,13 +412,14 @@ static void named_cb(void *ctx, int err, const struct round_error *error)
     if (number == 0 || !policy.ranked) {
         struct reply reply = {.outcome = number ? OUT_INVALID : OUT_NO_QUEUE};
         if (number)
-            reply.note = "queue is not ranked; set ranked in its policy, or list without an offset";
+            reply.note =
+                "the queue is not ranked; set ranked in its policy, or list without an offset";
         s->searching = false;
         answer_first(s, &reply);
         pg_search_wake(s);
         return;
     }
-    send_question(s, s->searches->op, number);
+    send_query(s, s->searches->op, number);
     if (pg_conn_round(s->reader, answered_cb, s) != 0)
         answered_cb(s, -ERR_IO, NULL);
 }
@@ -443,7 +443,7 @@ void pg_search_wake(struct pg_store *s)
         pg_array_end(a);
         pg_conn_send(s->reader, SQL_QUEUES, a);
     } else {
-        send_question(s, op, 0);
+        send_query(s, op, 0);
     }
     s->searching = pg_conn_round(s->reader, by_name ? named_cb : answered_cb, s) == 0;
     if (!s->searching)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the leader does as time passes: leases that end, jobs that become due or expire, leases of
- * connections whose node has died, the slices of purges and deletes, retention (by the rule of
+/* What the leader does as time passes: leases that expire, jobs that become due or expire, leases
+ * of connections whose node has died, the slices of purges and deletes, retention (by the rule of
  * core/retention.h), and the folding of sums.
  *
  * A tick is one transaction that locks the row of the leader and finds its own epoch there; a
@@ -85,7 +85,7 @@ static void tick_send(struct pg_store *s)
     pg_alerts_send_version(s->unit);
 }
 
-/* How many of the first column's number a statement gave; for those that answer with one row. */
+/* The number in the first column of a statement that returns one row. */
 static int64_t number_at(struct pg_store *s, enum tick_slot slot)
 {
     const PGresult *r = pg_conn_result(s->pipeline, slot);
@@ -100,7 +100,7 @@ static bool full(struct pg_store *s, enum tick_slot slot)
     return PQntuples(pg_conn_result(s->pipeline, slot)) >= LIMIT_SLICE;
 }
 
-/* The rows of a slot, marked by which they came from: their queues are asked for next. */
+/* Loads the rows of a slot, marked with their slot; sends the query for their queues. */
 static bool tick_needs_queues(struct pg_store *s)
 {
     struct unit *u = s->unit;
@@ -162,7 +162,7 @@ static void end_one(struct unit *u, struct row *r, size_t slot, uint8_t holder_s
     }
 }
 
-/* What became of a row by one part is not there any more for the next. */
+/* Whether a row still exists for this part, after the parts before it. */
 static bool still(const struct row *r, size_t slot)
 {
     static const unsigned from[] = {STATE_BIT(STATE_RUNNING), STATE_BIT(STATE_SCHEDULED),
@@ -171,7 +171,7 @@ static bool still(const struct row *r, size_t slot)
     return unit_row_there(r) && (STATE_BIT(r->job.state) & from[slot]);
 }
 
-/* *queues: the answer to what tick_needs_queues asked. */
+/* *queues: the result of the query that tick_needs_queues sent. */
 static int tick_load(struct pg_store *s, PGresult *queues)
 {
     struct unit *u = s->unit;
@@ -198,12 +198,12 @@ static void end_rows(struct pg_store *s)
         for (int i = 0; i < PQntuples(s->tick_rows[slot]); i++) {
             struct row *r = unit_row(u, pg_col_seq(s->tick_rows[slot], i, JOB_SEQ));
             if (!r)
-                continue; /* nothing was loaded: none is due */
+                continue; /* nothing was loaded: no job is due */
             if (still(r, slot))
                 end_one(u, r, slot,
                         slot == 4 ? (uint8_t)pg_col_i2(s->tick_rows[4], i, JOB_COLUMN_COUNT) : 0);
             else if (!unit_row_there(r))
-                s->sh.tick_wanted = true; /* of a purge: its slices are not through */
+                s->sh.tick_wanted = true; /* the slices of a purge are not complete */
         }
 }
 
@@ -225,7 +225,7 @@ static int tick_work(struct pg_store *s)
     return u->nomem ? -ERR_NOMEM : 0;
 }
 
-/* Last in the transaction: when to come again. */
+/* The last statement of the transaction: when the next tick is due. */
 void pg_tick_send_next(struct pg_store *s)
 {
     struct unit *u = s->unit;
@@ -318,7 +318,7 @@ static void tick_cb(void *ctx, int err, const struct round_error *error)
         pg_round_failed(s, err, error);
         return;
     }
-    if (PQntuples(pg_conn_result(s->pipeline, 1)) == 0) { /* another leads */
+    if (PQntuples(pg_conn_result(s->pipeline, 1)) == 0) { /* another node is the leader */
         shared_leader_lost(&s->sh, true);
         pg_give_back(s, false, NULL);
         return;

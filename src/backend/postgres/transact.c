@@ -5,23 +5,24 @@
  * A unit needs two or three round trips: begin and load; a second load, if the first one showed
  * that more is needed (enum second_question); store and commit. Between them the operations are
  * executed in memory by shared/. The state (work_state.h) says what an error means: a refusal by
- * the database is rolled back, and the unit begins again where another try may succeed
- * (worth_repeating), at most UNIT_TRIES_MAX times; a connection that breaks before the commit was
- * sent leaves nothing, one that breaks after it leaves an unknown outcome.
+ * the database is rolled back, and the unit begins again if another attempt may succeed
+ * (worth_repeating), at most UNIT_TRIES_MAX times; a connection that is lost before the commit was
+ * sent leaves no change, one that is lost after it leaves an unknown outcome.
  *
  * Pipelining. If operations wait when a unit is stored, they form the next unit, and its begin and
- * its load are sent behind the commit in the same round: the database goes from one unit to the
- * next without waiting for us. When the commit is confirmed (passed_on_cb), the next unit is the
- * one under way. If the commit is refused, the statements behind it were not executed: the next
- * unit waits until the outcome of the first is settled, and is then begun by pipeline.c. */
+ * its load are sent behind the commit in the same round: the database continues with the next unit
+ * without waiting for this process. When the commit is confirmed (passed_on_cb), the next unit
+ * becomes the current one. If the commit is refused, the statements behind it were not executed:
+ * the next unit waits until the outcome of the first is settled, and is then begun by pipeline.c.
+ */
 #include "backend/postgres/impl.h"
 #include "backend/shared/sound.h"
 
 #define LOAD_STATEMENTS 32 /* no unit begins with more */
 
-/* --- when it is over --- */
+/* --- the end of a unit --- */
 
-/* What an answer points to must last as long as it waits for the disk. */
+/* The results to which a reply points must last as long as it waits for the disk. */
 void pg_keep_result(struct pg_store *s, size_t index)
 {
     PGresult *r = pg_conn_take_result(s->pipeline, index);
@@ -41,7 +42,7 @@ static void wake_all(struct pg_store *s)
     }
 }
 
-/* After everything: nothing of the unit is needed any more. */
+/* Nothing of the unit is needed any more. */
 void pg_over(struct pg_store *s)
 {
     pg_unit_reset(s->unit);
@@ -51,7 +52,8 @@ void pg_over(struct pg_store *s)
     pg_pipeline_after(s);
 }
 
-/* The next work is sent before the replies are, so that the database does not wait for us. */
+/* The next work is sent before the replies are, so that the database does not wait for this
+ * process. */
 void pg_over_with_answers(struct pg_store *s)
 {
     struct unit *u = s->unit, *next = pg_unit_take(s);
@@ -69,7 +71,7 @@ void pg_over_with_answers(struct pg_store *s)
     pg_pipeline_after(s);
 }
 
-/* Committed: others may see it. What it says happened is told when the disk has it. */
+/* The unit is committed and visible to others. Its events are published when it is on the disk. */
 static void committed(struct pg_store *s)
 {
     const struct unit *u = s->unit;
@@ -79,11 +81,11 @@ static void committed(struct pg_store *s)
     wake_all(s);
 }
 
-/* --- trouble --- */
+/* --- errors --- */
 
 static void rolled_back_cb(void *ctx, int err, const struct round_error *error);
 
-/* Another try may end otherwise: somebody was quicker, or two waited for each other. */
+/* Another attempt may succeed: another node was faster, or two transactions deadlocked. */
 static bool worth_repeating(const struct round_error *e)
 {
     static const char states[][6] = {"40001", "40P01", "23505", "55P03"};
@@ -96,10 +98,10 @@ static bool worth_repeating(const struct round_error *e)
 const char *pg_sentence(const struct round_error *e)
 {
     if (strncmp(e->state, "53", 2) == 0)
-        return "the database has no room or memory left";
+        return "the database has no space or memory left";
     if (strcmp(e->state, "57014") == 0 || strcmp(e->state, "55P03") == 0)
         return "the database took too long";
-    return "the database refused the change; its log and ours say why";
+    return "the database refused the change; its log and the log of Holdfast say why";
 }
 
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
@@ -126,7 +128,7 @@ static void begin_again(struct pg_store *s)
     else if (s->progress.work == WORK_BULK)
         pg_begin_bulk(s);
     else
-        pg_over(s); /* a tick comes again by itself */
+        pg_over(s); /* the next tick comes by itself */
 }
 
 static void rolled_back_cb(void *ctx, int err, const struct round_error *error)
@@ -154,7 +156,7 @@ enum outcome pg_lost_outcome(const struct pg_store *s)
     return work_outcome_unknown(&s->progress) ? OUT_UNKNOWN : OUT_UNAVAILABLE;
 }
 
-/* A round of a transaction did not end well. */
+/* A round of a transaction failed. */
 void pg_round_failed(struct pg_store *s, int err, const struct round_error *error)
 {
     if (err == -ERR_IO) {
@@ -217,7 +219,7 @@ static void fill_bodies(struct pg_store *s)
     unit_fill_bodies(u);
 }
 
-/* Whether operations may follow the unit under way at once. */
+/* Whether operations may follow the current unit at once. */
 static bool may_pipeline(const struct pg_store *s)
 {
     return s->progress.work == WORK_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
@@ -225,8 +227,8 @@ static bool may_pipeline(const struct pg_store *s)
            pg_gate_watched(s) && pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
 }
 
-/* The next unit is one that had to wait, or is formed of the operations that wait. False: none do.
- */
+/* The next unit is one that had to wait, or is formed from the waiting operations. False: there are
+ * none. */
 static bool gather_next_unit(struct pg_store *s)
 {
     const struct op *op = shared_front(&s->sh);
@@ -240,7 +242,7 @@ static bool gather_next_unit(struct pg_store *s)
     return s->next_unit;
 }
 
-/* The end of every transaction: what was worked out, and the commit. */
+/* The end of every transaction: stores the changes and commits. */
 void pg_store_and_commit(struct pg_store *s)
 {
     struct unit *u = s->unit;
@@ -262,7 +264,7 @@ void pg_store_and_commit(struct pg_store *s)
         pg_go(s, stored_cb);
 }
 
-/* What the round that stored it brought back. */
+/* Reads the results of the round that stored the unit. */
 static void take_stored(struct pg_store *s)
 {
     if (s->progress.work == WORK_UNIT) {
@@ -294,14 +296,14 @@ static void work(struct pg_store *s)
 {
     struct unit *u = s->unit;
     if (!sound_drawn(u)) {
-        pg_give_back(s, false, "the database gave a time or numbers that cannot be");
+        pg_give_back(s, false, "the database returned a time or a number that is out of range");
         return;
     }
     unit_work(s->unit);
     if (u->short_of_numbers) {
         for (size_t i = 0; i < u->name_count; i++)
             known_forget(&s->sh, u->names[i].name);
-        pg_give_back(s, true, "its queue comes and goes");
+        pg_give_back(s, true, "its queue is created and deleted repeatedly");
     } else if (u->nomem) {
         pg_give_back(s, false, "out of memory");
     } else {
@@ -348,7 +350,7 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
         pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
         return;
     }
-    /* What is sent first drops the answers of this round. */
+    /* The first statement that is sent drops the results of this round. */
     bool stale = pg_alerts_stale(s->unit, pg_unit(s->unit)->slots[LOAD_ALERTS]);
     bool second = pg_unit_needs_replies(s->unit) || pg_unit_needs_sharers(s->unit);
     second |= pg_keys_needed_by_rows(s->unit, false);
@@ -367,8 +369,8 @@ static void load(struct pg_store *s)
     pg_go(s, loaded_cb);
 }
 
-/* These have their unit to themselves, with their queue locked against everybody. */
-static bool wants_alone(const struct op *op)
+/* These operations have a unit to themselves, with their queue locked against all others. */
+static bool needs_exclusive_unit(const struct op *op)
 {
     return op->kind == OP_QUEUE_PUT || op->kind == OP_QUEUE_DELETE || op->kind == OP_PAUSE ||
            op->kind == OP_PURGE;
@@ -379,12 +381,12 @@ static void begin(struct pg_store *s, struct unit *u)
     pg_unit_reset(u);
     for (size_t i = 0; i < u->count; i++)
         u->turns[i] = (struct turn){.op = u->turns[i].op, .batch = u->turns[i].batch};
-    u->alone = wants_alone(u->turns[0].op);
+    u->alone = needs_exclusive_unit(u->turns[0].op);
     pg_unit(u)->began_ns = clock_ns();
     pg_conn_send(s->pipeline, SQL_BEGIN, &pg_unit(u)->args);
 }
 
-/* The commit is confirmed: the next unit, whose load is on its way, is now under way. */
+/* The commit is confirmed: the next unit, whose load was already sent, is the current one now. */
 static void passed_on_cb(void *ctx)
 {
     struct pg_store *s = ctx;
@@ -398,7 +400,7 @@ static void passed_on_cb(void *ctx)
     pg_notify_wake(s);
 }
 
-/* As long as there is a next unit, the commit was not confirmed. */
+/* While there is a next unit, the commit was not confirmed. */
 static void pipelined_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
@@ -408,7 +410,7 @@ static void pipelined_cb(void *ctx, int err, const struct round_error *error)
         loaded_cb(s, err, error);
 }
 
-/* Without memory for what follows the mark the connection ends, and the outcome of what stands
+/* Without memory for what follows the mark the connection is closed, and the outcome of what is
  * before it is not known. */
 static void store_with_next(struct pg_store *s)
 {
@@ -419,7 +421,7 @@ static void store_with_next(struct pg_store *s)
     pg_go(s, pipelined_cb);
 }
 
-/* Now it is known what firings are about. */
+/* Now the jobs of the firings are known. */
 static void schedules_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
@@ -436,7 +438,7 @@ static void schedules_cb(void *ctx, int err, const struct round_error *error)
         work(s);
 }
 
-/* Of a unit about alerts: that was all it needs. */
+/* For a unit about alerts this was everything that it needs. */
 static void alerts_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
@@ -454,7 +456,7 @@ static void alerts_cb(void *ctx, int err, const struct round_error *error)
 void pg_begin_unit(struct pg_store *s)
 {
     struct unit *u = s->unit;
-    uint64_t began_ns = pg_unit(u)->began_ns; /* of the first try */
+    uint64_t began_ns = pg_unit(u)->began_ns; /* of the first attempt */
     work_begin(&s->progress, WORK_UNIT);
     begin(s, u);
     if (s->progress.tries > 0)

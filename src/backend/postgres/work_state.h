@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far the work on the write connection is: one state, and the table of its transitions.
+/* The state of the work on the write connection, and the table of its transitions.
  *
- * The connection carries out one piece of work after the other (enum pg_work). What has to happen
- * when it breaks, or when the database refuses something, depends on the state alone. */
+ * The connection does one piece of work after the other (enum pg_work). What has to happen when it
+ * is lost, or when the database refuses something, depends only on the state. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,37 +11,37 @@ enum pg_work {
     WORK_NONE,
     WORK_UNIT,      /* operations of clients */
     WORK_TICK,      /* the work of the leader */
-    WORK_VIEW,      /* questions that are answered at once */
+    WORK_VIEW,      /* queries that are answered at once */
     WORK_BULK,      /* a slice of a bulk action */
-    WORK_HEARTBEAT, /* this node lives; who leads */
+    WORK_HEARTBEAT, /* the heartbeat of this node, and the leader */
     WORK_LEAVE      /* the node leaves the cluster */
 };
 
 enum work_state {
-    WORK_STATE_IDLE,          /* nothing is under way */
-    WORK_STATE_READING,       /* nothing that was sent can have changed anything yet */
-    WORK_STATE_COMMITTING,    /* a commit was sent: without an answer, the outcome is unknown */
-    WORK_STATE_READ_UNSENT,   /* a round could not be sent; the loop gives up the work */
-    WORK_STATE_COMMIT_UNSENT, /* the same of a round with a commit, part of which may have been sent
-                               */
-    WORK_STATE_REFUSING,      /* a rollback was sent; after it the operations are refused */
-    WORK_STATE_RETRYING,      /* a rollback was sent; after it the work begins again */
-    WORK_STATE_LEAVING,       /* the last one */
+    WORK_STATE_IDLE,        /* no work is in progress */
+    WORK_STATE_READING,     /* nothing that was sent can have changed anything yet */
+    WORK_STATE_COMMITTING,  /* a commit was sent: without an answer, the outcome is unknown */
+    WORK_STATE_READ_UNSENT, /* a round could not be sent; the loop ends the work */
+    /* the same for a round with a commit, part of which may have been sent */
+    WORK_STATE_COMMIT_UNSENT,
+    WORK_STATE_REFUSING, /* a rollback was sent; after it the operations are refused */
+    WORK_STATE_RETRYING, /* a rollback was sent; after it the work begins again */
+    WORK_STATE_LEAVING,  /* the last one */
     WORK_STATE_COUNT
 };
 
 struct work_progress {
     enum pg_work work; /* WORK_NONE when it is idle */
     enum work_state state;
-    unsigned tries;      /* of this work, before the present one */
-    const char *trouble; /* what the operations are told if it is given up after a rollback */
+    unsigned tries;      /* attempts at this work before the current one */
+    const char *trouble; /* the note for the operations if the work is given up after a rollback */
 };
 
-/* Programmer errors: a transition that the table does not allow. */
-void work_begin(struct work_progress *p, enum pg_work work); /* from idle, or another try */
+/* Asserts that the table allows the transition. */
+void work_begin(struct work_progress *p, enum pg_work work); /* from idle, or another attempt */
 void work_move(struct work_progress *p, enum work_state to);
 void work_end(struct work_progress *p); /* it is idle */
-/* The commit is through and the next unit is loaded already: that one is under way. */
+/* The commit is confirmed and the next unit is already loaded: it is the current work now. */
 void work_pass_on(struct work_progress *p);
 
 static inline bool work_idle(const struct work_progress *p)
@@ -49,7 +49,7 @@ static inline bool work_idle(const struct work_progress *p)
     return p->state == WORK_STATE_IDLE;
 }
 
-/* Whether the work may have taken effect although no answer says so. */
+/* Whether the work may have taken effect although no reply confirms it. */
 static inline bool work_outcome_unknown(const struct work_progress *p)
 {
     return p->state == WORK_STATE_COMMITTING || p->state == WORK_STATE_COMMIT_UNSENT;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heartbeats: a time for each node, the lease of the leader, and what this node knows of both and
- * of the server, which backend_cluster returns. */
+/* Heartbeats: a time for each node, the lease of the leader, and what this node knows about both
+ * and about the server, which backend_cluster returns. */
 #include "backend/redis/impl.h"
 
-/* Places in the answer of lua/heartbeat.lua. */
-enum beat {
+/* Indexes in the answer of lua/heartbeat.lua. */
+enum heartbeat_field {
     HEARTBEAT_NOW,
     HEARTBEAT_OTHERS,
     HEARTBEAT_MINE,
@@ -47,7 +47,7 @@ static void take_nodes(struct rd_store *s, const redisReply *r)
     shared_warn_of_twin(&s->sh);
 }
 
-/* --- a sign --- */
+/* --- a heartbeat --- */
 
 static void heartbeat_cb(void *ctx, redisReply *r)
 {
@@ -80,7 +80,8 @@ void rd_heartbeat_begin(struct item *it)
     redis_args_int(a, NODE_OTHER_MS);
     redis_args_text(a, s->sh.config.leader_key ? s->sh.config.leader_key : "");
     redis_args_int(a, s->sh.config.node);
-    /* Who leads is to know what is due before others ask: nothing follows until it is answered. */
+    /* The leader must know what is due before other operations are sent: nothing follows until this
+     * is answered. */
     rd_item_send(it, STAGE_ASKING, heartbeat_cb);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The items of the pipeline: their memory, their questions, and how they end. */
+/* The items of the pipeline: their memory, their calls, and how they end. */
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
 #include "base/check.h"
 
-/* Scripts count in doubles: nothing of ours is beyond 2^53. */
+/* Scripts compute with doubles: no number may exceed 2^53. */
 int64_t rd_reply_int(const redisReply *r)
 {
     if (!r)
@@ -95,7 +95,7 @@ void rd_item_give(struct rd_store *s, struct item *it)
     s->spare = it;
 }
 
-/* False: there is no memory to remember it. */
+/* False: there is no memory to store it. */
 static bool keep(struct item *it, redisReply *r)
 {
     if (it->kept_count == it->kept_room) {
@@ -109,7 +109,7 @@ static bool keep(struct item *it, redisReply *r)
     return true;
 }
 
-/* --- questions --- */
+/* --- calls --- */
 
 void rd_item_call(struct item *it, enum script_id id)
 {
@@ -129,7 +129,7 @@ static void log_refusal(struct item *it, const redisReply *r)
               LOG_TEXT("text", r->type == REDIS_REPLY_ERROR ? r->str : "an unknown answer"));
 }
 
-/* Errors that come before a script has changed anything. */
+/* Errors that occur before a script has changed anything. */
 static bool surely_undone(const redisReply *r)
 {
     static const char *const prefixes[] = {"OOM",    "MISCONF", "READONLY",   "LOADING",
@@ -141,8 +141,8 @@ static bool surely_undone(const redisReply *r)
     return false;
 }
 
-/* The server forgot the scripts, or another one took its place: the handshake is repeated. */
-static bool to_be_greeted(const redisReply *r)
+/* The server lost the scripts, or was replaced by another one: the handshake is repeated. */
+static bool needs_handshake(const redisReply *r)
 {
     return redis_is_error(r, "NOSCRIPT") || redis_is_error(r, "READONLY") ||
            redis_is_error(r, "LOADING");
@@ -155,12 +155,12 @@ static void answered_badly(struct item *it, redisReply *r, bool storing)
     bool full = redis_is_error(r, "OOM") && it->kind == ITEM_UNIT && !it->no_growth;
     const char *words = redis_error_sentence(r);
     enum outcome out = storing && !surely_undone(r) ? OUT_UNKNOWN : OUT_UNAVAILABLE;
-    if (to_be_greeted(r))
+    if (needs_handshake(r))
         rd_pipeline_handshake(s);
     if (!forgot && !full)
         log_refusal(it, r);
     if (it->kind == ITEM_HEARTBEAT && !forgot)
-        shared_store_lost(&s->sh, r->str); /* it answers, but can be used for nothing */
+        shared_store_lost(&s->sh, r->str); /* it answers, but cannot be used */
     freeReplyObject(r);
     it->no_growth |= full;
     if (forgot || full)
@@ -205,7 +205,7 @@ static size_t place_of(const struct rd_store *s, const struct item *it)
     return i;
 }
 
-/* The questions behind it must be asked again. */
+/* The calls of the items behind it must be repeated. */
 static void step_back(struct item *it)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
@@ -238,7 +238,7 @@ void rd_item_again(struct item *it)
     unsigned most = it->unit.alone ? ALONE_TRIES_MAX : UNIT_TRIES_MAX;
     step_back(it);
     if (++it->tries >= most)
-        rd_item_give_up(it, OUT_UNAVAILABLE, "other nodes were quicker each time it was tried");
+        rd_item_give_up(it, OUT_UNAVAILABLE, "other nodes changed the same data at every attempt");
     else
         rd_pipeline_wake(s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The notification connection hears on a channel which queues have ready jobs, and which running
- * jobs are to be cancelled; stores announce them there (unit/store.c). A message that is lost is
- * made up for by the slow poll. */
+/* The notification connection receives on a channel which queues have ready jobs, and which running
+ * jobs are to be cancelled; stores announce them there (unit/store.c). The slow poll finds what a
+ * lost message announced. */
 #include "backend/redis/impl.h"
 
 void rd_notify_opened_cb(void *ctx)
@@ -23,7 +23,7 @@ void rd_notify_opened_cb(void *ctx)
     redis_args_text(&a, channel);
     redis_conn_send(s->listener, &a, NULL, NULL);
     redis_args_done(&a);
-    /* Nobody knows what was told meanwhile. */
+    /* Messages that were sent meanwhile are lost. */
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
 }
 
@@ -33,7 +33,7 @@ void rd_notify_lost_cb(void *ctx, const char *why)
     rd_timer_set(ctx);
 }
 
-/* Messages carry the epoch of the sender, so that a node ignores its own. */
+/* Messages contain the epoch of the sender, so that a node ignores its own. */
 void rd_notify_received_cb(void *ctx, const redisReply *r)
 {
     struct rd_store *s = ctx;
@@ -52,7 +52,7 @@ void rd_notify_received_cb(void *ctx, const redisReply *r)
         shared_events_call(&s->sh);
         return;
     }
-    /* A job there may be due before anything this node knows of. */
+    /* A job there may be due before anything that this node knows. */
     s->sh.tick_wanted = true;
     s->contended = true;
     shared_watches_wake(&s->sh, span_of(space + 1, len));

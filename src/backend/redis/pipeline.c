@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pipeline: which items are under way, what the write connection does next, and what happens
- * when it breaks.
+/* The pipeline: which items are in progress, what the write connection does next, and what happens
+ * when it is lost.
  *
- * An item is a unit, a set of quick questions, a search, a tick, a slice of a bulk action or a
- * heartbeat. At most PIPELINE_ITEMS are under way. The second item sends its first question when
- * the last question of the first one is on its way (STAGE_LAST); Redis executes them in this order,
- * so the second sees what the first has stored. If the first has to begin again, because another
- * node stored something in between, what the second has loaded is stale and it begins again, too.
+ * An item is a unit, a set of quick queries, a search, a tick, a slice of a bulk action or a
+ * heartbeat. At most PIPELINE_ITEMS are in progress. The second item sends its first call when the
+ * last call of the first one was sent (STAGE_LAST); Redis executes them in this order, so the
+ * second sees what the first has stored. If the first has to begin again, because another node
+ * stored something in between, what the second has loaded is stale and it begins again, too.
  *
  * The next item is, in this order: a heartbeat that is due, the work of the leader that is due, and
- * then, in turns, a slice of a bulk action and the oldest operations of clients. Operations are
- * taken in the order in which they were submitted; neighbours of one class form one item. */
+ * then, alternately, a slice of a bulk action and the oldest operations of clients. Operations are
+ * taken in the order in which they were submitted; consecutive ones of one class form one item. */
 #include "backend/redis/impl.h"
 
-#define VIEWS_MAX 64 /* questions of one item */
+#define VIEWS_MAX 64 /* queries of one item */
 
 void rd_args_now(const struct rd_store *s, struct rargs *a)
 {
@@ -23,7 +23,7 @@ void rd_args_now(const struct rd_store *s, struct rargs *a)
         redis_args_text(a, "");
 }
 
-/* --- what comes next --- */
+/* --- what to do next --- */
 
 bool rd_pipeline_has(const struct rd_store *s, enum item_kind kind)
 {
@@ -33,7 +33,7 @@ bool rd_pipeline_has(const struct rd_store *s, enum item_kind kind)
     return false;
 }
 
-/* Slices of bulk work and what clients ask for take turns. */
+/* Slices of bulk actions and operations of clients alternate. */
 static bool bulk_turn(struct rd_store *s)
 {
     s->bulk_turn_last =
@@ -61,7 +61,7 @@ static bool choose(struct rd_store *s, enum item_kind *ret)
     return true;
 }
 
-/* False: there is nothing to do, or no memory to do it. */
+/* False: there is nothing to do, or no memory for it. */
 static bool line_add(struct rd_store *s)
 {
     enum item_kind kind;
@@ -82,8 +82,9 @@ static bool line_add(struct rd_store *s)
     return true;
 }
 
-/* Who tries again, or waits for another node, must not seem dead meanwhile, nor lose the lead. */
-static void beat_first(struct rd_store *s)
+/* A node that tries again, or waits for another node, must not seem dead meanwhile, nor lose its
+ * lease as the leader. */
+static void heartbeat_first(struct rd_store *s)
 {
     if (s->line_count == 0 || s->line[0]->stage != STAGE_WAIT || !shared_beat_due(&s->sh) ||
         rd_pipeline_has(s, ITEM_HEARTBEAT))
@@ -98,12 +99,12 @@ static void beat_first(struct rd_store *s)
     s->line[0] = it;
 }
 
-/* The item that may ask next: one that waits, if no item before it will ask again. */
+/* Starts the item that may send next: one that waits, if no item before it will send again. */
 void rd_pipeline_wake(struct rd_store *s)
 {
     if (!s->ready || !redis_conn_open_now(s->pipeline))
         return;
-    beat_first(s);
+    heartbeat_first(s);
     for (size_t i = 0; i < PIPELINE_ITEMS; i++) {
         if (i > 0 && s->line[i - 1]->stage != STAGE_LAST)
             return;
@@ -136,7 +137,7 @@ static void refuse_waiting(struct rd_store *s)
     shared_bulks_answer(&s->sh);
 }
 
-/* Items that could not begin, or wait for another try. */
+/* Ends items that could not begin, or wait for another attempt. */
 static void give_up_line(struct rd_store *s)
 {
     while (s->line_count) {
@@ -145,7 +146,7 @@ static void give_up_line(struct rd_store *s)
     }
 }
 
-/* From the loop: here answers may be given. */
+/* Called by the loop, so replies may be sent. */
 void rd_later_cb(uv_timer_t *timer)
 {
     struct rd_store *s = timer->data;
@@ -183,22 +184,22 @@ void rd_pipeline_lost_cb(void *ctx, const char *why)
     rd_pipeline_later(s);
 }
 
-/* --- greetings --- */
+/* --- handshakes --- */
 
-/* What is remembered of the store is of another one. */
+/* The state that this node remembers belongs to lost data. */
 static void data_lost(struct rd_store *s)
 {
     log_event(s->sh.config.log, LOG_ERROR, "redis_data_lost",
-              LOG_BOOL("empty", s->handshake.found.made), LOG_INT("stores_known", s->stores),
+              LOG_BOOL("empty", s->handshake.found.created), LOG_INT("stores_known", s->stores),
               LOG_INT("stores_found", s->handshake.found.stores),
-              LOG_TEXT("note", "the server has less than it had: jobs and "
-                               "acknowledgements that were answered are missing"));
+              LOG_TEXT("note", "the server has lost data: jobs and "
+                               "acknowledgements that were confirmed are missing"));
     knowns_free(&s->sh);
     alerts_known_done(&s->sh);
-    shared_events_gap(&s->sh); /* what they tell of is not there any more */
+    shared_events_gap(&s->sh); /* the jobs that they describe no longer exist */
     s->stores = 0;
     s->went = false;
-    /* Tokens of this boot may have been forgotten, and must not be given out again. */
+    /* Tokens of this boot may have been lost, and must not be issued again. */
     s->handshake.boot = true;
     s->handshake.epoch_least = s->sh.facts.epoch;
 }
@@ -215,13 +216,13 @@ static void is_ready(struct rd_store *s)
                   LOG_BOOL("durable", s->server.durable));
     s->lost_logged = false;
     s->sh.node.seen_at_ms = 0;
-    /* Nobody knows what happened meanwhile. */
+    /* What happened meanwhile is not known. */
     s->contended = true;
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
     rd_pipeline_later(s);
 }
 
-static void greeted_cb(void *ctx, int err, const struct err_note *note)
+static void handshake_cb(void *ctx, int err, const struct err_note *note)
 {
     struct rd_store *s = ctx;
     s->handshaking = false;
@@ -250,10 +251,10 @@ void rd_pipeline_handshake(struct rd_store *s)
     s->ready = false;
     s->handshaking = true;
     s->handshake.conn = s->pipeline;
-    redis_handshake(&s->handshake, greeted_cb, s);
+    redis_handshake(&s->handshake, handshake_cb, s);
 }
 
-/* The number of stores never falls, and answers come in their order. */
+/* The number of stores never decreases, and replies come in their order. */
 bool rd_data_went(struct rd_store *s, const char *stores)
 {
     if (strtoull(stores, NULL, 10) >= s->stores)

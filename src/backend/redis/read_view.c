@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quick questions (lua/read_view.lua): get, peek, queues and their counts. */
+/* Quick queries (lua/read_view.lua): get, peek, queues and their counts. */
 #include "backend/redis/impl.h"
 
 /* --- views --- */
 
-/* five: sequence, row, payload, result, error; the last three may be missing. False: it is not
- * there. */
+/* five: sequence, row, payload, result, error; the last three may be missing. False: the job does
+ * not exist. */
 bool rd_view_row(struct unit *u, const redisReply *const five[5], const struct wqueue *q, bool body,
                  struct job_view *ret)
 {

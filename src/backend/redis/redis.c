@@ -5,7 +5,7 @@
 #include "backend/redis/impl.h"
 #include "base/check.h"
 
-#define REOPEN_MS 500         /* between two tries to connect again */
+#define REOPEN_MS 500         /* between two attempts to reconnect */
 #define LOADING_WAIT_MS 60000 /* a start waits this long for a server that is loading its data */
 
 static int rd_submit(struct backend *b, const struct op *list, size_t count, backend_reply_fn fn,
@@ -67,14 +67,14 @@ static void timer_cb(uv_timer_t *timer)
         redis_conn_open(s->pipeline);
     if (redis_conn_down(s->listener) && !s->sh.closing && s->ready)
         redis_conn_open(s->listener);
-    /* The slow poll: it finds what other nodes did and did not announce. */
+    /* The slow poll finds changes of other nodes that were not announced. */
     if (s->sh.node.others)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
     rd_pipeline_later(s);
     rd_timer_set(s);
 }
 
-/* Never later than it is set already: frequent calls must not put it off. */
+/* The timer is never moved to a later time: frequent calls must not postpone it. */
 void rd_timer_set(struct rd_store *s)
 {
     bool down = !s->ready || redis_conn_down(s->listener);
@@ -120,7 +120,7 @@ static void take_down(struct rd_store *s)
     uv_close((uv_handle_t *)&s->later, handle_closed_cb);
 }
 
-/* Closing connections from inside their own callbacks is not allowed: the loop does it. */
+/* A connection must not be closed from inside its own callback, so the loop closes it. */
 static void closed_cb(uv_timer_t *timer)
 {
     struct rd_store *s = timer->data;
@@ -136,7 +136,7 @@ static void left_cb(void *ctx, redisReply *r)
     uv_timer_start(&s->later, closed_cb, 0, 0);
 }
 
-/* The node goes, and with it the lease of the leader: others need not wait for it. */
+/* Removes the node and the lease of the leader, so that others need not wait for it. */
 static void leave(struct rd_store *s)
 {
     s->leaving = true;
@@ -150,7 +150,7 @@ static void leave(struct rd_store *s)
     redis_conn_send(s->pipeline, &s->leave_args, left_cb, s);
 }
 
-/* What time brings is the leader's: another node has nothing to do. */
+/* Work that becomes due belongs to the leader: another node has nothing left to do. */
 static bool work_left(const struct rd_store *s)
 {
     if (s->sh.node.seen_at_ms == 0 || s->line_count || s->sh.first || s->sh.bulks)
@@ -208,17 +208,17 @@ static const struct backend_ops rd_ops = {
     .close = rd_close,
 };
 
-/* --- opening: on a loop of its own, before the other one runs --- */
+/* --- opening: on a separate loop, before the main one runs --- */
 
 struct opening {
     uv_loop_t loop;
-    struct handshake *greeting;
+    struct handshake *handshake;
     struct err_note *note;
     int err;
     bool over;
 };
 
-static void greeted_cb(void *ctx, int err, const struct err_note *note)
+static void handshake_cb(void *ctx, int err, const struct err_note *note)
 {
     struct opening *o = ctx;
     o->err = err;
@@ -231,10 +231,10 @@ static void greeted_cb(void *ctx, int err, const struct err_note *note)
 static void opened_cb(void *ctx)
 {
     struct opening *o = ctx;
-    redis_handshake(o->greeting, greeted_cb, o);
+    redis_handshake(o->handshake, handshake_cb, o);
 }
 
-/* A greeting that was under way has said so already. */
+/* A handshake that was in progress has already reported the error. */
 static void lost_cb(void *ctx, const char *why)
 {
     struct opening *o = ctx;
@@ -246,7 +246,7 @@ static void lost_cb(void *ctx, const char *why)
 
 static int open_once(struct rd_store *s, struct err_note *note)
 {
-    struct opening o = {.greeting = &s->handshake, .note = note};
+    struct opening o = {.handshake = &s->handshake, .note = note};
     struct rconn_config config = {.loop = &o.loop,
                                   .url = &s->url,
                                   .tls = s->tls,
@@ -314,8 +314,9 @@ static void tell_open(const struct rd_store *s)
     log_event(s->sh.config.log, f->durable ? LOG_INFO : LOG_WARN, "redis_open",
               LOG_TEXT("version", f->version), LOG_TEXT("appendonly", f->appendonly),
               LOG_TEXT("appendfsync", f->appendfsync), LOG_BOOL("durable", f->durable),
-              LOG_TEXT("note", f->durable ? "a reply is on the server's disk"
-                                          : "a crash of the server may lose what was answered"));
+              LOG_TEXT("note", f->durable
+                                   ? "what a reply confirms is on the server's disk"
+                                   : "a crash of the server may lose what a reply confirmed"));
 }
 
 static int open_store(const char *rest, bool tls, const struct backend_config *config,
@@ -333,7 +334,7 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
     if (err)
         return err;
     struct now now = clock_now(&config->clock);
-    s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server tells its own */
+    s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server has sent its own time */
     bool local = s->url.socket[0] || shared_host_local(s->url.host);
     shared_link_heard(&s->sh, tls ? LINK_TLS : local ? LINK_LOCAL : LINK_PLAIN, "");
     shared_store_opened(&s->sh);
@@ -355,7 +356,7 @@ static int open_any(const char *rest, bool tls, const struct backend_config *con
     CHECK(uv_timer_init(config->loop, &s->timer) == 0);
     CHECK(uv_timer_init(config->loop, &s->later) == 0);
     err = open_connections(s);
-    if (err) { /* its handles are the loop's already */
+    if (err) { /* the loop already owns its handles */
         take_down(s);
         return err;
     }

@@ -7,8 +7,8 @@
 
 #include "backend/backend_impl.h"
 
-/* The part of the URL behind the scheme and its colon. Blocks until the server has answered and was
- * found to keep what it promises. Nothing is touched when it fails. */
+/* rest: the part of the URL after the scheme and its colon. Blocks until the server has answered
+ * and the handshake has checked its settings. Changes nothing if it fails. */
 MUST_CHECK int backend_open_redis(const char *rest, const struct backend_config *config,
                                   struct backend **ret, struct err_note *note);
 MUST_CHECK int backend_open_rediss(const char *rest, const struct backend_config *config,

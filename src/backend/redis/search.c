@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions that may take several steps: lists, pages, workers, exceptions, history.
+/* Queries that may take several steps: lists, pages, workers, exceptions, history.
  *
- * A list goes through the jobs in the order of their sequence, a bounded number a step, until its
- * page is full or it has looked at enough of them: then the page is short, and has a cursor. Bodies
- * are fetched last, for what is shown. */
+ * A list examines the jobs in the order of their sequence, a bounded number in each step, until its
+ * page is full or it has examined enough of them: then the page is short, and has a cursor. Bodies
+ * are fetched last, for the jobs that are shown. */
 #include "backend/redis/impl.h"
 
 #define STEP_JOBS 1000
@@ -34,14 +34,14 @@ static void call_look(struct item *it)
     redis_args_int(&it->args, LIMIT_ANSWER_BYTES);
 }
 
-/* The one answer of a look. */
+/* The only answer of a query. */
 static const redisReply *only(struct item *it, const redisReply *r)
 {
     it->unit.now.ms = rd_reply_time(reply_at(r, 0));
     return reply_at(reply_at(r, 1), 0);
 }
 
-/* --- bodies of what is shown --- */
+/* --- bodies of the jobs that are shown --- */
 
 static void bodies_cb(void *ctx, redisReply *r)
 {
@@ -51,7 +51,7 @@ static void bodies_cb(void *ctx, redisReply *r)
     if (!rd_item_answered(it, r, false))
         return;
     const redisReply *list = only(it, r);
-    /* A job may be gone by now, or a body missing beyond what an answer may have. */
+    /* A job may have been removed by now, or a body may be missing beyond the size limit. */
     for (size_t i = 0; i + 4 < reply_count(list) && bytes < LIMIT_ANSWER_BYTES; i += 5) {
         uint64_t seq = redis_seq_decode(reply_span(reply_at(list, i)));
         while (shown < it->view_count && it->views[shown].job.seq != seq)
@@ -106,7 +106,7 @@ static uint64_t bounded(uint64_t v)
     return v > LIMIT_SEQ ? LIMIT_SEQ : v;
 }
 
-/* What of the sequence is still to be looked at. */
+/* The range of sequences that is still to be examined. */
 static void range_of(const struct item *it, uint64_t *low, uint64_t *high)
 {
     const struct op *op = op_of(it);
@@ -130,7 +130,7 @@ static bool matches(const struct op *op, const struct job_view *v)
 {
     if (op->kind == OP_LIST) {
         struct job_filter f = op->list.filter;
-        f.queue = 0; /* the step saw to it */
+        f.queue = 0; /* the script has checked it */
         return filter_match(&f, &v->job, &v->extra);
     }
     if (op->page.pending != PAGE_ALL && v->job.state == STATE_READY &&
@@ -147,7 +147,7 @@ static const struct wqueue *queue_of(const struct unit *u, const redisReply *row
     return unit_queue(u, space.job.queue);
 }
 
-/* Takes a match in: to be shown, or left out, or only counted. False: the page is full. */
+/* Takes a match: to be shown, skipped, or only counted. False: the page is full. */
 static bool take_match(struct item *it, struct job_view *v)
 {
     const struct op *op = op_of(it);
@@ -166,7 +166,7 @@ static bool take_match(struct item *it, struct job_view *v)
     return true;
 }
 
-/* False: nothing more is wanted. */
+/* False: no more jobs are wanted. */
 static bool take_step(struct item *it, const redisReply *rows)
 {
     struct unit *u = &it->unit;
@@ -203,7 +203,7 @@ static void step_cb(void *ctx, redisReply *r)
         send_step(it);
         return;
     }
-    if (more) /* it has looked at enough */
+    if (more) /* it has examined enough */
         reply_of(it)->cursor = it->search_at;
     show(it);
 }
@@ -238,7 +238,7 @@ static void begin_steps(struct item *it)
 
 /* --- the others --- */
 
-/* Each worker once, those longest at it first. */
+/* Each worker once, in the order of the oldest lease. */
 struct found_worker {
     struct span name;
     uint64_t running;
@@ -361,8 +361,8 @@ static bool answer_history(struct item *it, const redisReply *list)
         views[i].hour = (uint32_t)rd_reply_int(reply_at(list, 2 * i));
         for (size_t k = 0; k + 1 < reply_count(of); k += 2) {
             int64_t field = rd_reply_int(reply_at(of, k));
-            if (field >= 0 && field < TALLY_COUNT)
-                views[i].tally.of[field] = rd_reply_count(reply_at(of, k + 1));
+            if (field >= 0 && field < COUNTER_COUNT)
+                views[i].counters.of[field] = rd_reply_count(reply_at(of, k + 1));
         }
     }
     reply_of(it)->hours = views;
@@ -390,7 +390,7 @@ static void found_cb(void *ctx, redisReply *r)
     answer(it, done ? OUT_OK : OUT_UNAVAILABLE, done ? NULL : "out of memory");
 }
 
-/* Hours beyond what is kept are not there, whatever the request says. */
+/* Hours outside the stored range do not exist, whatever the request says. */
 static void send_history(struct item *it, const struct op_history *want)
 {
     int64_t now = shared_now(&rd_of_unit(&it->unit)->sh) / 3600000;
@@ -440,7 +440,7 @@ static void named_cb(void *ctx, redisReply *r)
     }
     if (op_of(it)->kind == OP_PAGE && !q.policy.ranked) {
         answer(it, OUT_INVALID,
-               "queue is not ranked; set ranked in its policy, or list without an offset");
+               "the queue is not ranked; set ranked in its policy, or list without an offset");
         return;
     }
     it->search_queue = q.number;

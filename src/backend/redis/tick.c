@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the leader does as time passes: leases that end, jobs that become due or expire, leases of
- * connections whose node has died, what purges and deletes left, retention.
+/* What the leader does as time passes: leases that expire, jobs that become due or expire, leases
+ * of connections whose node has died, the rest of purges and deletes, retention.
  *
- * A tick loads what is due (lua/tick.lua) and stores the outcome; both find the epoch of the leader
- * to be its own, or nothing happens. Each part takes a bounded number of rows; if rows are left,
- * the next tick is due at once. */
+ * A tick loads what is due (lua/tick.lua) and stores the outcome; both do nothing unless they find
+ * the epoch of the leader to be its own. Each part takes a bounded number of rows; if rows are
+ * left, the next tick is due at once. */
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
 
-/* Places in the answer of lua/tick.lua. */
+/* Indexes in the answer of lua/tick.lua. */
 enum due {
     DUE_WORD,
     DUE_NOW,
@@ -21,9 +21,9 @@ enum due {
     DUE_BOUND,
     DUE_KEPT,
     DUE_RESUMED,
-    DUE_DOOMED_KEY,
-    DUE_DOOMED_MEMBERS,
-    DUE_DOOMED,
+    DUE_PURGING_KEY,
+    DUE_PURGING_MEMBERS,
+    DUE_PURGING,
     DUE_BULKS,
     DUE_LIVING,
     DUE_TOUCHED,
@@ -47,7 +47,7 @@ static void end_one(struct unit *u, struct row *r, size_t part)
         decide_expire(&r->job, u->now, &rec);
         unit_row_take(u, r, &rec);
         u->s->trim_wanted = true;
-        r->q->wake = true; /* a claim that found nothing but these may find what stood behind */
+        r->q->wake = true; /* a claim that found only these may now find the jobs behind them */
     } else if (part == DUE_BOUND) {
         unit_lease_restarted(u, r);
     } else {
@@ -55,8 +55,7 @@ static void end_one(struct unit *u, struct row *r, size_t part)
     }
 }
 
-/* What became of a row by one part is not there any more for the next; nor is what was prolonged.
- */
+/* Whether a row still exists for this part, after the parts before it and after extensions. */
 static bool still(const struct unit *u, const struct row *r, size_t part)
 {
     static const unsigned from[DUE_COUNT] = {
@@ -68,7 +67,7 @@ static bool still(const struct unit *u, const struct row *r, size_t part)
     return unit_row_there(r) && (STATE_BIT(r->job.state) & from[part]);
 }
 
-/* Jobs of one part; those that an index names and that are not so any more leave the index. */
+/* The jobs of one part; jobs that no longer belong to the index are removed from it. */
 static void work_part(struct item *it, const redisReply *list, size_t part)
 {
     struct unit *u = &it->unit;
@@ -80,8 +79,8 @@ static void work_part(struct item *it, const redisReply *list, size_t part)
     }
 }
 
-/* Of a purge, which has counted them already, or of a queue that is gone. */
-static void work_doomed(struct item *it, const redisReply *list)
+/* Jobs of a purge, which has already counted them, or of a deleted queue. */
+static void work_purging(struct item *it, const redisReply *list)
 {
     struct unit *u = &it->unit;
     for (size_t i = 0; i + 1 < reply_count(list) && !u->nomem; i += 2) {
@@ -107,7 +106,7 @@ static void work_resumed(struct item *it, const redisReply *list)
     }
 }
 
-/* states: up to where in the list, and the state in which that holder ended … */
+/* states: up to which index of the list, and the state in which that holder ended … */
 static uint8_t holder_state(const redisReply *states, size_t at)
 {
     for (size_t i = 0; i + 1 < reply_count(states); i += 2)
@@ -136,7 +135,7 @@ static void work(struct item *it)
     for (size_t part = DUE_LEASES; part <= DUE_KEPT; part++)
         work_part(it, reply_at(r, part), part);
     work_held(it, reply_at(r, DUE_HELD), reply_at(r, DUE_HELD_STATES));
-    work_doomed(it, reply_at(r, DUE_DOOMED));
+    work_purging(it, reply_at(r, DUE_PURGING));
     work_resumed(it, reply_at(r, DUE_RESUMED));
     rd_kv_expired(&it->unit);
     rd_unit_store(it);
@@ -158,7 +157,7 @@ static void load_list(struct unit *u, const redisReply *list)
             (void)rd_load_row(u, reply_span(reply_at(list, i)), reply_span(reply_at(list, i + 1)));
 }
 
-/* Rows first: they may leave their payloads at keys, which are then asked for. */
+/* Rows first: their payloads may have to be stored under keys, which are then loaded. */
 static void load_due(struct item *it, const redisReply *r)
 {
     struct unit *u = &it->unit;
@@ -194,7 +193,8 @@ static void rules_cb(void *ctx, redisReply *r)
         return;
     }
     log_event(it->unit.s->config.log, LOG_ERROR, "redis_rules_unread",
-              LOG_TEXT("note", "what is due is not done: out of memory, or an alert is damaged"));
+              LOG_TEXT("note",
+                       "the work that is due was not done: out of memory, or an alert is damaged"));
     rd_item_over(it);
 }
 
@@ -205,7 +205,7 @@ static void due_cb(void *ctx, redisReply *r)
     struct unit *u = &it->unit;
     if (!rd_item_answered(it, r, false))
         return;
-    if (reply_count(r) != DUE_COUNT) { /* another leads */
+    if (reply_count(r) != DUE_COUNT) { /* another node is the leader */
         shared_leader_lost(&s->sh, true);
         rd_item_over(it);
         return;
@@ -244,7 +244,7 @@ void rd_tick_begin(struct item *it)
     rd_item_send(it, STAGE_ASKING, due_cb);
 }
 
-/* --- what it leaves, beside its rows --- */
+/* --- changes besides its rows --- */
 
 static void redue(struct rargs *a, const redisReply *touched)
 {
@@ -271,7 +271,7 @@ static void copy_list(struct rargs *a, const char *command, const char *key, con
     rd_change_end(a);
 }
 
-/* Rows that are gone although an index names them. */
+/* Rows that do not exist although an index names them. */
 static void forget_missing(struct rargs *a, const redisReply *list, const char *key)
 {
     struct rargs_mark before = redis_args_mark(a);
@@ -289,8 +289,8 @@ void rd_tick_changes(struct item *it)
     struct rargs *a = &it->args;
     forget_missing(a, reply_at(r, DUE_EXPIRY), "expiry");
     copy_list(a, "ZREM", "paused", reply_at(r, DUE_RESUMED));
-    copy_list(a, "UNDOOM", reply_span(reply_at(r, DUE_DOOMED_KEY)).at,
-              reply_at(r, DUE_DOOMED_MEMBERS));
+    copy_list(a, "PURGED", reply_span(reply_at(r, DUE_PURGING_KEY)).at,
+              reply_at(r, DUE_PURGING_MEMBERS));
     redue(a, reply_at(r, DUE_TOUCHED));
     rd_bulk_adopt(it, reply_at(r, DUE_BULKS), reply_at(r, DUE_LIVING));
     rd_change_one(a, "NEXT", "");

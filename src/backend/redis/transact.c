@@ -6,12 +6,12 @@
  * unit has read was changed by another node meanwhile; then the unit begins again with a new load,
  * at most UNIT_TRIES_MAX times. Operations that depend on more than they read (a change of a queue,
  * a schedule) require that nothing at all was stored in between; after QUIET_TRIES failures such a
- * unit asks the other nodes to pause for QUIET_MS (must_wait in lua/common.lua), so that it is not
- * overtaken for ever. A store without an answer has an unknown outcome. */
+ * unit asks the other nodes to pause for QUIET_MS (must_wait in lua/common.lua), because busy nodes
+ * could otherwise prevent it forever. A store without an answer has an unknown outcome. */
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
 
-/* --- when it is stored --- */
+/* --- after the store --- */
 
 static void wake_all(struct rd_store *s, const struct unit *u)
 {
@@ -34,8 +34,8 @@ static void fill_bodies(struct item *it, const redisReply *out)
     unit_fill_bodies(&it->unit);
 }
 
-/* Success is told with what it is worth. */
-static void say_durability(struct item *it)
+/* A success says how durable it is. */
+static void set_durability(struct item *it)
 {
     if (rd_of_unit(&it->unit)->server.durable)
         return;
@@ -64,7 +64,7 @@ static void stored(struct item *it, const redisReply *out, const redisReply *tol
     unit_count_commit(u, it->began_ns);
     rd_alerts_stored(it, told);
     if (it->kind == ITEM_TICK)
-        rd_tick_done(it, out); /* it knows how many there are now */
+        rd_tick_done(it, out); /* it knows the new counts */
     else
         s->sh.dirty |= u->records > 0;
     s->sh.figures.durable = s->sh.figures.position;
@@ -72,7 +72,7 @@ static void stored(struct item *it, const redisReply *out, const redisReply *tol
     if (it->kind == ITEM_BULK)
         shared_bulk_stored(u);
     shared_events_take(&s->sh, u);
-    say_durability(it);
+    set_durability(it);
     rd_turns_answer(it);
     shared_events_call(&s->sh);
     rd_item_over(it);
@@ -84,7 +84,8 @@ static void stored_cb(void *ctx, redisReply *r)
     struct rd_store *s = rd_of_unit(&it->unit);
     if (!rd_item_answered(it, r, true))
         return;
-    if (it->args.plain) /* a transaction: the script's answer is the last; none = it was not done */
+    /* a transaction: the script's answer is the last; none = it was not executed */
+    if (it->args.plain)
         r = reply_count(r) ? r->element[r->elements - 1] : NULL;
     if (r && r->type == REDIS_REPLY_ERROR) {
         log_event(s->sh.config.log, LOG_ERROR, "redis_refused", LOG_TEXT("text", r->str));
@@ -97,7 +98,7 @@ static void stored_cb(void *ctx, redisReply *r)
         s->stores = stores > s->stores ? stores : s->stores;
         stored(it, reply_at(r, 2), reply_at(r, 3));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
-        shared_leader_lost(&s->sh, true); /* another node does the work of the leader now */
+        shared_leader_lost(&s->sh, true); /* another node is the leader now */
         rd_item_give_up(it, OUT_UNAVAILABLE, NULL);
     } else {
         s->contended = true;
@@ -115,12 +116,12 @@ void rd_unit_store(struct item *it)
     rd_pipeline_wake(rd_of_unit(&it->unit));
 }
 
-/* --- before --- */
+/* --- before the store --- */
 
 static void nothing_to_store(struct item *it)
 {
     unit_fill_bodies(&it->unit);
-    say_durability(it);
+    set_durability(it);
     rd_turns_answer(it);
     rd_item_over(it);
 }
@@ -133,7 +134,8 @@ static void work(struct item *it)
         return;
     }
     if (!sound_drawn(u)) {
-        rd_item_give_up(it, OUT_UNAVAILABLE, "Redis gave a time or numbers that cannot be");
+        rd_item_give_up(it, OUT_UNAVAILABLE,
+                        "Redis returned a time or a number that is out of range");
         return;
     }
     unit_work(u);
@@ -148,7 +150,7 @@ static void work(struct item *it)
     }
 }
 
-/* Jobs that this unit may kill leave their payloads at keys. */
+/* Payloads of jobs that this unit may end are stored under keys. */
 static void keys_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -180,7 +182,7 @@ static void give_up_damaged(struct item *it, int err, const char *what)
     rd_item_give_up(it, OUT_UNAVAILABLE, err == -ERR_NOMEM ? "out of memory" : what);
 }
 
-/* The node knows other alert rules than those that hold. */
+/* This node knows an older version of the alert rules. */
 static void rules_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -223,7 +225,7 @@ static void loaded_cb(void *ctx, redisReply *r)
     if (rd_data_went(rd_of_unit(&it->unit), it->stores))
         rd_item_again(it);
     else if (err)
-        give_up_damaged(it, err, "what Redis has is damaged");
+        give_up_damaged(it, err, "the data in Redis is damaged");
     else if (rd_unit_needs_sharers(it))
         rd_item_send(it, STAGE_ASKING, sharers_cb);
     else
@@ -241,7 +243,7 @@ static void load(struct item *it)
         rd_item_send(it, STAGE_ASKING, loaded_cb);
 }
 
-/* Now it is known what firings are about. */
+/* Now the jobs of the firings are known. */
 static void schedules_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -258,7 +260,7 @@ static void schedules_cb(void *ctx, redisReply *r)
         work(it);
 }
 
-/* Of a unit about alerts: that was all it needs. */
+/* For a unit about alerts this was everything that it needs. */
 static void alerts_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -273,8 +275,8 @@ static void alerts_cb(void *ctx, redisReply *r)
         work(it);
 }
 
-/* These have a unit of their own, and no other node may store anything meanwhile. */
-static bool wants_alone(const struct op *op)
+/* These operations have a unit to themselves, and no other node may store anything meanwhile. */
+static bool needs_exclusive_unit(const struct op *op)
 {
     return op->kind == OP_QUEUE_PUT || op->kind == OP_QUEUE_DELETE || op->kind == OP_PAUSE ||
            op->kind == OP_PURGE;
@@ -288,7 +290,8 @@ static bool grows(const struct op *op)
            (op->kind == OP_PATCH && op->patch.has_payload);
 }
 
-/* The server is full: what would add to it is refused, so that the rest can go through. */
+/* The server is full: operations that would add data are refused, so that the others can
+ * continue. */
 static void refuse_growth(struct item *it)
 {
     struct unit *u = &it->unit;
@@ -301,7 +304,7 @@ static void refuse_growth(struct item *it)
         }
         t->reply = (struct reply){.outcome = OUT_UNAVAILABLE,
                                   .note = "Redis has reached its maxmemory: nothing can be added "
-                                          "until there is room"};
+                                          "until memory is free"};
         unit_turn_answer(t);
     }
     u->count = left;
@@ -317,7 +320,7 @@ void rd_unit_begin(struct item *it)
         return;
     }
     it->shared = s->sh.node.others > 0 || s->contended;
-    it->unit.alone = unit_about_schedules(&it->unit) || wants_alone(it->unit.turns[0].op);
+    it->unit.alone = unit_about_schedules(&it->unit) || needs_exclusive_unit(it->unit.turns[0].op);
     if (unit_about_schedules(&it->unit)) {
         rd_schedules_ask(it);
         rd_item_send(it, STAGE_ASKING, schedules_cb);

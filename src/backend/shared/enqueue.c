@@ -155,7 +155,7 @@ struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p)
     if (want->moved)
         fill_moved(u, want->moved, r);
     unit_row_after(u, r);
-    q->adds[SUM_TALLY + TALLY_ENQUEUED]++;
+    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], &p->rec, NULL);
     u->live += !enqueue_comes_ended(want);
     if (!want->moved) /* else it did not happen here */
         unit_tell(u, EVENT_ENQUEUED, r);

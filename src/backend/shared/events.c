@@ -6,22 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/record_events.h"
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 
-#define EPOCH_SHIFT 40
-
-static struct told_event *slot(const struct shared *s, uint64_t number)
+static struct told_event *told_at(const struct shared *s, uint64_t number)
 {
     return &s->events[number % EVENT_RING];
 }
 
-static uint64_t id_of(const struct shared *s, uint64_t number)
-{
-    return ((uint64_t)s->facts.epoch << EPOCH_SHIFT) + number;
-}
-
-static uint64_t oldest(const struct shared *s)
+static uint64_t told_oldest(const struct shared *s)
 {
     uint64_t kept = s->event_last > EVENT_RING ? s->event_last - EVENT_RING + 1 : 1;
     return kept > s->event_floor ? kept : s->event_floor;
@@ -65,11 +59,11 @@ static char *keep(char *old, struct span text)
 }
 
 /* Without memory for a text the event has none. */
-static void push(struct shared *s, const struct happened *h)
+static void told_push(struct shared *s, const struct happened *h)
 {
     if (h->kind == EVENT_PROGRESS && !progress_pace_take(&s->pace, h->job.seq, h->at.ms))
         return;
-    struct told_event *e = slot(s, ++s->event_last);
+    struct told_event *e = told_at(s, ++s->event_last);
     struct job j = h->job;
     e->queue = keep(e->queue, h->queue);
     e->subject = keep(e->subject, h->subject);
@@ -93,14 +87,14 @@ static void push(struct shared *s, const struct happened *h)
 void shared_events_take(struct shared *s, const struct unit *u)
 {
     for (const struct happened *h = u->happened; h; h = h->next)
-        push(s, h);
+        told_push(s, h);
 }
 
 void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t version,
                        struct wall_time at)
 {
     struct happened h = {.kind = kind, .at = at, .subject = key, .count = version};
-    push(s, &h);
+    told_push(s, &h);
 }
 
 size_t shared_cancel_text(const struct happened *h, char out[CANCEL_TEXT_BYTES])
@@ -130,7 +124,7 @@ void shared_events_cancel(struct shared *s, const char *text)
                                  .crashes = (uint16_t)number[3],
                                  .state = STATE_RUNNING},
                          .queue = span_of(text, strnlen(text, LIMIT_QUEUE_NAME_BYTES))};
-    push(s, &h);
+    told_push(s, &h);
 }
 
 /* A number that nothing has: whoever had seen all before it finds that it missed something. */
@@ -144,16 +138,17 @@ size_t shared_events(const struct backend *b, uint64_t after, uint64_t kinds,
                      struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     const struct shared *s = (const struct shared *)(const void *)b;
-    uint64_t number = oldest(s);
+    uint64_t number = told_oldest(s);
     size_t n = 0;
-    *ret_oldest = id_of(s, number);
+    *ret_oldest = event_id(s->facts.epoch, number);
     if (after >= *ret_oldest)
-        number = after - id_of(s, 0) + 1;
+        number = after - event_id(s->facts.epoch, 0) + 1;
     for (; n < max && number <= s->event_last; number++) {
-        if (kinds && !(kinds >> slot(s, number)->event.kind & 1))
+        if (kinds && !(kinds >> told_at(s, number)->event.kind & 1))
             continue;
-        out[n] = slot(s, number)->event;
-        out[n++].id = id_of(s, number); /* not of the epoch it was pushed in, which may be over */
+        out[n] = told_at(s, number)->event;
+        out[n++].id = event_id(s->facts.epoch,
+                               number); /* not of the epoch it was pushed in, which may be over */
     }
     return n;
 }
@@ -161,7 +156,7 @@ size_t shared_events(const struct backend *b, uint64_t after, uint64_t kinds,
 uint64_t shared_events_last(const struct backend *b)
 {
     const struct shared *s = (const struct shared *)(const void *)b;
-    return id_of(s, s->event_last);
+    return event_id(s->facts.epoch, s->event_last);
 }
 
 void shared_on_news(struct backend *b, backend_news_fn fn, void *ctx)

@@ -116,13 +116,13 @@ static void report_keep(struct ops *o, const struct job *j, struct job_token tok
 static void count_ending(struct ops *o, struct job *j, enum lease_ending how)
 {
     (void)o;
-    counts_add_ending(&row_of(j)->fates, how);
+    counts_add_ending(&row_of(j)->outcome_counts, how);
 }
 
 static void count_requeue(struct ops *o, struct job *j)
 {
     (void)o;
-    counts_add_requeue(&row_of(j)->fates);
+    counts_add_requeue(&row_of(j)->outcome_counts);
 }
 
 static struct job *claimed_by(struct ops *o, uint64_t nonce)
@@ -203,8 +203,8 @@ static bool lease_start(struct ops *o, struct job *j, const struct op_claim *wan
     r->nonce = want->nonce;
     view->queue = r->q->name;
     view->expires_at = r->extra.expires_at;
-    view->fates = r->fates;
-    counts_add_claim(&view->fates); /* the one under way */
+    view->outcome_counts = r->outcome_counts;
+    counts_add_claim(&view->outcome_counts); /* the one under way */
     return !o->nomem;
 }
 

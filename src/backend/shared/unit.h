@@ -31,7 +31,7 @@ struct bulk;
 #define SUM_COUNT 21
 #define SUM_URGENT 6
 #define SUM_REMOVED 7
-#define SUM_TALLY 8
+#define SUM_COUNTERS 8
 
 /* A queue, as it was loaded, with what the unit changes about it. */
 struct wqueue {
@@ -64,7 +64,7 @@ struct row {
     uint8_t word; /* the last word about this token, enum op_kind + 1; 0 = none was said */
     uint8_t word_state;
     struct wall_time word_run_at;
-    struct job_fates fates;
+    struct outcome_counts outcome_counts;
     bool held, was_held;  /* holds its unique key: now, in the store */
     uint8_t loaded_state; /* as it was in the store; none = it is new */
     uint8_t state_before; /* the change under way */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a record does to a row: state by the rules of core, and with it sums, the history of
  * attempts, the last word about a lease, the holder of a unique key, and the event. */
+#include "backend/record_events.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/progress.h"
@@ -15,15 +16,9 @@ static void count(struct wqueue *q, const struct job *j, int64_t n)
         q->adds[SUM_URGENT] += n;
 }
 
-static void tally(struct wqueue *q, enum tally_field field, int64_t n)
+static void count_record(struct wqueue *q, const struct record *rec, const struct job *before)
 {
-    q->adds[SUM_TALLY + (int)field] += n;
-}
-
-static void tally_span(struct wqueue *q, enum tally_field field, struct wall_time from,
-                       struct wall_time to)
-{
-    tally(q, field, to.ms > from.ms ? to.ms - from.ms : 0);
+    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], rec, before);
 }
 
 void unit_row_before(struct row *r)
@@ -142,17 +137,12 @@ void unit_tell(struct unit *u, uint8_t kind, const struct row *r)
 void unit_depth(struct unit *u, struct wqueue *q)
 {
     struct known *k = known_find(u->s, q->name);
-    uint64_t mark = q->policy.warn_depth;
     if (!k || !q->counted)
         return;
     uint64_t depth =
         unit_queue_state_count(q, STATE_READY) + unit_queue_state_count(q, STATE_SCHEDULED);
-    if (k->deep && (mark == 0 || depth < mark - mark / 10))
-        k->deep = false;
-    if (k->deep || mark == 0 || depth < mark)
-        return;
-    k->deep = true;
-    unit_tell_queue(u, EVENT_QUEUE_DEEP, q, depth);
+    if (depth_warns(q->policy.warn_depth, depth, &k->deep))
+        unit_tell_queue(u, EVENT_QUEUE_DEEP, q, depth);
 }
 
 /* --- the end of a lease --- */
@@ -182,13 +172,6 @@ static void end_attempt(struct unit *u, struct row *r, const struct job *before,
                       });
 }
 
-static uint8_t word_of(uint8_t reason)
-{
-    if (reason == REASON_FAILED || reason == REASON_REJECTED)
-        return OP_FAIL;
-    return reason == REASON_RELEASED ? OP_RELEASE : OP_TICK;
-}
-
 /* Until then the lease lasts, or until its first limit. */
 static void lease_until(struct row *r, int64_t ms)
 {
@@ -209,22 +192,6 @@ static void end_lease(struct row *r, uint8_t word)
     r->limits = (struct lease_limits){0};
 }
 
-static void tally_attempt(struct wqueue *q, uint8_t reason, uint8_t error_kind,
-                          struct wall_time since, struct wall_time at)
-{
-    bool failed =
-        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
-    bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
-    if (failed)
-        tally(q, error_kind == ERROR_BUSINESS ? TALLY_FAILED_BUSINESS : TALLY_FAILED_APP, 1);
-    if (crashed)
-        tally(q, TALLY_CRASHED, 1);
-    if (failed || crashed)
-        tally_span(q, TALLY_FAILED_MS, since, at);
-    if (reason == REASON_RELEASED)
-        tally(q, TALLY_RELEASED, 1);
-}
-
 /* --- one function a kind of record; `before` is the job as it was --- */
 
 typedef void (*take_fn)(struct unit *u, struct row *r, const struct job *before,
@@ -235,13 +202,6 @@ static void take_ready(struct unit *u, struct row *r, const struct job *before,
 {
     (void)u, (void)before;
     CHECK(apply_ready(&r->job, &rec->job_ready) == 0);
-}
-
-static uint8_t back_event(uint8_t reason)
-{
-    if (reason == REASON_FAILED || reason == REASON_TIMED_OUT)
-        return EVENT_RETRIED;
-    return reason == REASON_LEASE_EXPIRED ? EVENT_CRASHED : EVENT_RELEASED;
 }
 
 static void keep_error(struct row *r, uint8_t kind, struct span error)
@@ -256,9 +216,8 @@ static void take_back(struct unit *u, struct row *r, const struct job *before,
 {
     const struct rec_job_back *b = &rec->job_back;
     CHECK(apply_back(&r->job, b) == 0);
-    tally_attempt(r->q, b->reason, b->error_kind, before->since, b->at);
     end_attempt(u, r, before, attempt_of_reason[b->reason], b->at, b->error_kind, b->error);
-    end_lease(r, word_of(b->reason));
+    end_lease(r, reason_report(b->reason));
     if (b->error.len)
         keep_error(r, b->error_kind, b->error);
 }
@@ -267,10 +226,8 @@ static void take_done(struct unit *u, struct row *r, const struct job *before,
                       const struct record *rec)
 {
     const struct rec_job_done *d = &rec->job_done;
-    (void)u;
+    (void)u, (void)before;
     CHECK(apply_done(&r->job, d) == 0);
-    tally(r->q, TALLY_ACKED, 1);
-    tally_span(r->q, TALLY_DONE_MS, before->since, d->at);
     end_lease(r, OP_ACK); /* its attempt is told from the row, as long as it is done */
     if (d->result_kind != PAYLOAD_NONE) {
         r->result_kind = d->result_kind;
@@ -283,14 +240,10 @@ static void take_dead(struct unit *u, struct row *r, const struct job *before,
                       const struct record *rec)
 {
     const struct rec_job_dead *d = &rec->job_dead;
-    bool ran = before->state == STATE_RUNNING;
     CHECK(apply_dead(&r->job, d) == 0);
-    tally_attempt(r->q, d->reason, d->error_kind, before->since, d->at);
-    tally(r->q, TALLY_DIED, 1);
-    tally_span(r->q, TALLY_DIED_MS, ran ? before->since : id_time(before->id_hi), d->at);
-    if (ran) {
+    if (before->state == STATE_RUNNING) {
         end_attempt(u, r, before, attempt_of_reason[d->reason], d->at, d->error_kind, d->error);
-        end_lease(r, word_of(d->reason));
+        end_lease(r, reason_report(d->reason));
     }
     if (d->error.len)
         keep_error(r, d->error_kind, d->error);
@@ -301,7 +254,6 @@ static void take_cancelled(struct unit *u, struct row *r, const struct job *befo
 {
     const struct rec_job_cancelled *c = &rec->job_cancelled;
     CHECK(apply_cancelled(&r->job, c) == 0);
-    tally(r->q, TALLY_CANCELLED, 1);
     if (before->state == STATE_DONE)
         end_attempt(u, r, before, ATTEMPT_DONE, before->since, 0, (struct span){NULL, 0});
     if (before->state == STATE_RUNNING) {
@@ -334,10 +286,8 @@ static void take_claimed(struct unit *u, struct row *r, const struct job *before
 {
     const struct rec_job_claimed *c = &rec->job_claimed;
     CHECK(apply_claimed(&r->job, c) == 0);
-    tally(r->q, TALLY_CLAIMED, 1);
-    if (before->state == STATE_READY)
-        tally_span(r->q, TALLY_WAITED_MS, before->since, c->at);
-    /* What was said about the lease before is still to be answered when it is said again. */
+    (void)before;
+    /* A repeat of the report about the previous lease still has to get the same reply. */
     struct word *w = r->word ? unit_alloc(u, sizeof *w) : NULL;
     if (w) {
         *w = (struct word){.token = r->token,
@@ -427,7 +377,6 @@ static void take_report(struct unit *u, struct row *r, const struct job *before,
         return;
     }
     r->progress = rec->job_report.text;
-    unit_tell(u, EVENT_PROGRESS, r);
 }
 
 /* Where a queue keeps none of its done jobs, they go with the record that ends them; the tick
@@ -442,41 +391,46 @@ static void drop_unkept(struct unit *u, struct row *r)
         u->s->trim_wanted = true;
 }
 
+/* Whether the record changes the state of the job, or what the queue counts of it. */
 static const struct {
     take_fn take;
-    uint8_t event;
+    bool moves;
 } takes[] = {
-    [REC_JOB_READY] = {take_ready, EVENT_READY},
-    [REC_JOB_CLAIMED] = {take_claimed, EVENT_CLAIMED},
-    [REC_JOB_BACK] = {take_back, EVENT_RELEASED},
-    [REC_JOB_DONE] = {take_done, EVENT_DONE},
-    [REC_JOB_DEAD] = {take_dead, EVENT_DEAD},
-    [REC_JOB_CANCELLED] = {take_cancelled, EVENT_CANCELLED},
-    [REC_JOB_REQUEUED] = {take_requeued, EVENT_REQUEUED},
-    [REC_JOB_PATCHED] = {take_patched, EVENT_PATCHED},
-    [REC_JOB_CANCEL_REQUESTED] = {take_cancel_requested, EVENT_CANCEL_REQUESTED},
-    [REC_JOB_EXTENDED] = {take_extended, EVENT_KIND_COUNT},
-    [REC_JOB_PRIORITY] = {take_priority, EVENT_KIND_COUNT},
-    [REC_JOB_NOTED] = {take_noted, EVENT_KIND_COUNT},
-    [REC_JOB_PROGRESS] = {take_report, EVENT_KIND_COUNT},
-    [REC_JOB_LOGGED] = {take_report, EVENT_KIND_COUNT},
+    [REC_JOB_READY] = {take_ready, true},
+    [REC_JOB_CLAIMED] = {take_claimed, true},
+    [REC_JOB_BACK] = {take_back, true},
+    [REC_JOB_DONE] = {take_done, true},
+    [REC_JOB_DEAD] = {take_dead, true},
+    [REC_JOB_CANCELLED] = {take_cancelled, true},
+    [REC_JOB_REQUEUED] = {take_requeued, true},
+    [REC_JOB_PATCHED] = {take_patched, true},
+    [REC_JOB_CANCEL_REQUESTED] = {take_cancel_requested, true},
+    [REC_JOB_EXTENDED] = {take_extended, false},
+    [REC_JOB_PRIORITY] = {take_priority, false},
+    [REC_JOB_NOTED] = {take_noted, false},
+    [REC_JOB_PROGRESS] = {take_report, false},
+    [REC_JOB_LOGGED] = {take_report, false},
 };
 
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec)
 {
     CHECK((size_t)rec->kind < sizeof takes / sizeof takes[0] && takes[rec->kind].take);
     struct job before = r->job;
-    if (takes[rec->kind].event == EVENT_KIND_COUNT) {
-        takes[rec->kind].take(u, r, &before, rec);
-        u->records++;
-        return;
+    bool moves = takes[rec->kind].moves;
+    enum event_kind event = record_event(rec);
+    if (moves) {
+        unit_row_before(r);
+        count_record(r->q, rec, &before);
     }
-    unit_row_before(r);
     takes[rec->kind].take(u, r, &before, rec);
-    unit_row_after(u, r);
-    unit_tell(u,
-              rec->kind == REC_JOB_BACK ? back_event(rec->job_back.reason) : takes[rec->kind].event,
-              r);
+    if (moves)
+        unit_row_after(u, r);
+    else
+        u->records++;
+    if (event != EVENT_KIND_COUNT)
+        unit_tell(u, (uint8_t)event, r);
+    if (!moves)
+        return;
     if (rec->kind == REC_JOB_DEAD) {
         unit_leave_payload(u, r);
         unit_alert_dead(u, r, &rec->job_dead);

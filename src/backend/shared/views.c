@@ -15,7 +15,7 @@ static void view_lease(const struct row *row, struct wall_time now, struct job_v
         ret->lease_left_ms = row->until_ms > now.ms ? row->until_ms - now.ms : 0;
     else
         ret->holder = row->holder;
-    ret->fates.claims = (uint16_t)(ret->fates.claims + (ret->fates.claims < UINT16_MAX));
+    counts_add_claim(&ret->outcome_counts); /* the lease that runs */
 }
 
 static void view_its_queue(const struct row *row, const struct wqueue *q, struct wall_time now,
@@ -36,7 +36,7 @@ static void view_its_queue(const struct row *row, const struct wqueue *q, struct
 void row_view(const struct row *row, const struct wqueue *q, struct wall_time now, bool body,
               struct job_view *ret)
 {
-    *ret = (struct job_view){.job = row->job, .fates = row->fates};
+    *ret = (struct job_view){.job = row->job, .outcome_counts = row->outcome_counts};
     ret->expires_at = row->extra.expires_at;
     view_its_queue(row, q, now, ret);
     if (row->job.state == STATE_RUNNING)
@@ -131,7 +131,7 @@ bool turn_peek_allowed(struct turn *t, bool queue_there)
 
 /* --- queues --- */
 
-static uint64_t sum_of(const struct wqueue *q, int sum)
+static uint64_t sum_shown(const struct wqueue *q, int sum)
 {
     return q->sums[sum] > 0 ? (uint64_t)q->sums[sum] : 0;
 }
@@ -140,20 +140,12 @@ static void view_counts(const struct wqueue *q, struct queue_view *v)
 {
     struct queue_counts *c = &v->counts;
     for (int s = STATE_SCHEDULED; s < STATE_COUNT; s++)
-        c->by_state[s] = sum_of(q, s - 1);
-    for (int f = 0; f < TALLY_COUNT; f++)
-        v->totals.of[f] = sum_of(q, SUM_TALLY + f);
-    const uint64_t *t = v->totals.of;
-    c->urgent = sum_of(q, SUM_URGENT);
-    c->removed = sum_of(q, SUM_REMOVED);
-    c->enqueued = t[TALLY_ENQUEUED];
-    c->claimed = t[TALLY_CLAIMED];
-    c->acked = t[TALLY_ACKED];
-    c->failed = t[TALLY_FAILED_APP] + t[TALLY_FAILED_BUSINESS];
-    c->crashed = t[TALLY_CRASHED];
-    c->released = t[TALLY_RELEASED];
-    c->died = t[TALLY_DIED];
-    c->cancelled = t[TALLY_CANCELLED];
+        c->by_state[s] = sum_shown(q, s - 1);
+    for (int f = 0; f < COUNTER_COUNT; f++)
+        v->totals.of[f] = sum_shown(q, SUM_COUNTERS + f);
+    counts_from_counters(c, &v->totals);
+    c->urgent = sum_shown(q, SUM_URGENT);
+    c->removed = sum_shown(q, SUM_REMOVED);
 }
 
 void wqueue_view(const struct wqueue *q, struct wall_time now, int64_t oldest_ms, int64_t due_ms,

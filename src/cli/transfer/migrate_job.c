@@ -6,7 +6,7 @@
 
 /* ---- as it arrives ---- */
 
-/* Attempts that are over; a last one that ended well never began after its end. */
+/* Copies attempts that have ended. A successful last one cannot begin after its end. */
 static int attempts_over(const struct job_view *from, struct arena *arena, struct job_view *ret)
 {
     struct attempt_view *list = arena_array(arena, from->attempt_count + 1, sizeof *list);
@@ -34,7 +34,7 @@ static void come_back(struct wall_time now, struct job_view *v)
     v->job.state = STATE_READY;
     v->job.reason = REASON_RESTARTED;
     v->job.since = now;
-    if (v->job.run_at.ms > now.ms) /* it was seized before its time */
+    if (v->job.run_at.ms > now.ms) /* it was claimed before its due time */
         v->job.run_at.ms = 0;
 }
 
@@ -91,7 +91,7 @@ int job_op(const struct job_view *v, struct job_moving *m, struct op *ret)
 
 /* ---- what must be the same ---- */
 
-/* No text can be mistaken for the end of another: each has its length in front. */
+/* The length precedes each text, so that texts cannot be confused. */
 static int add_text(struct buf *out, struct span s)
 {
     uint64_t len = s.len;
@@ -131,7 +131,7 @@ static int add_attempts(struct buf *out, const struct job_view *v)
     return err;
 }
 
-/* A store in which time goes on may have done this already. */
+/* A store whose clock runs may have done this already. */
 static enum job_state state_due(struct wall_time now, const struct job_view *v, uint8_t *ret_reason)
 {
     const struct job *j = &v->job;
@@ -145,7 +145,7 @@ static enum job_state state_due(struct wall_time now, const struct job_view *v, 
                                                                  : (enum job_state)j->state;
 }
 
-/* Of what expired, the moment is the store's own. */
+/* The time at which a job expired depends on the store. */
 static int64_t ended_ms(const struct job *j, uint8_t reason)
 {
     bool live = STATE_BIT(j->state) & STATES_LIVE;

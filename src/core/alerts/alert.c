@@ -117,14 +117,14 @@ int alert_rule_check(const struct alert_rule *rule, struct err_note *note)
     if (rule->on >= ALERT_ON_COUNT || !kinds[rule->on].name)
         return err_note_set(note, -ERR_INVALID, "on is not a kind of alert");
     if (rule->queue.len == 0)
-        return err_note_set(note, -ERR_INVALID, "queue is empty; * stands for every queue");
+        return err_note_set(note, -ERR_INVALID, "queue is empty; use * for every queue");
     if (validate_text("queue", rule->queue, LIMIT_QUEUE_NAME_BYTES, note) != 0 ||
         validate_text("secret", rule->secret, LIMIT_SECRET_BYTES, note) != 0)
         return -ERR_INVALID;
     if (rule->url.len && webhook_url_parse(rule->url, &url, note) != 0)
         return -ERR_INVALID;
     if (rule->secret.len && !rule->url.len)
-        return err_note_set(note, -ERR_INVALID, "secret is of no use without a url");
+        return err_note_set(note, -ERR_INVALID, "secret has no effect without a url");
     return check_bounds(rule, note);
 }
 
@@ -132,10 +132,11 @@ int alert_name_check(struct span name, struct err_note *note)
 {
     if (name.len <= LIMIT_ALERT_NAME_BYTES && validate_queue_name(name, NULL) == 0)
         return 0;
-    return err_note_set(note, -ERR_INVALID,
-                        "the name of an alert is 1 to %d bytes of UTF-8 without control characters "
-                        "and does not start with '-'",
-                        LIMIT_ALERT_NAME_BYTES);
+    return err_note_set(
+        note, -ERR_INVALID,
+        "the name of an alert must be 1 to %d bytes of UTF-8 without control characters "
+        "and must not start with '-'",
+        LIMIT_ALERT_NAME_BYTES);
 }
 
 bool alert_same_condition(const struct alert_rule *a, const struct alert_rule *b)
@@ -148,7 +149,7 @@ bool alert_same_condition(const struct alert_rule *a, const struct alert_rule *b
 
 /* ---- patterns ---- */
 
-/* After a mismatch the last * takes one byte more; earlier ones need not be tried again. */
+/* After a mismatch the last * matches one more byte; earlier ones need not be tried again. */
 bool alert_matches(struct span pattern, struct span name)
 {
     size_t p = 0, n = 0, star = SIZE_MAX, mark = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules: on what, in which queues, and where the notices go.
+/* Alert rules: what they react to, in which queues, and where the notices are sent.
  *
- * Two sorts. Events (a job dies, a schedule fails) give one notice each. Conditions hold or do not
- * hold in a queue: they are raised once and clear themselves, with a notice at both edges. */
+ * There are two kinds. Events (a job dies, a schedule fails) create one notice each. Conditions
+ * hold or do not hold in a queue: they are raised once and clear themselves, with a notice at both
+ * edges. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,9 +13,9 @@
 #include "base/span.h"
 #include "base/system/clock.h"
 
-/* Numbers are on disk: never renumber. A new one: a row in the table of alert.c; an event needs the
- * call of ops_notify (ops/alerts.h) in every store, a condition a function in broker/conditions.c.
- */
+/* Numbers are on disk: never renumber. A new one needs a row in the table of alert.c; an event
+ * needs the call of ops_notify (ops/alerts.h) in every store, a condition a function in
+ * broker/conditions.c. */
 enum alert_on {
     ALERT_DEAD = 1,
     ALERT_SCHEDULE_FAILED = 2,
@@ -38,35 +39,35 @@ enum alert_member {
 struct alert_rule {
     uint8_t on; /* enum alert_on */
     bool enabled;
-    bool with_payload;  /* dead: the notice carries the job's payload */
-    struct span queue;  /* a name, or a pattern in which * stands for anything */
+    bool with_payload;  /* dead: the notice contains the job's payload */
+    struct span queue;  /* a name, or a pattern in which * matches anything */
     uint64_t depth;     /* deep: waiting jobs; 0 = the queue's warn_depth, else 10,000 */
     uint32_t percent;   /* error_share: more than; capacity: at least */
     uint32_t window_ms; /* error_share */
-    uint32_t min_ends;  /* error_share: fewer attempts say nothing */
+    uint32_t min_ends;  /* error_share: with fewer attempts the condition is not evaluated */
     uint32_t after_ms;  /* no_claim */
     struct span url;    /* of the webhook; empty = none */
-    struct span secret; /* that deliveries are signed with; empty = unsigned */
+    struct span secret; /* for the signature of deliveries; empty = unsigned */
 };
 
 const char *alert_on_name(enum alert_on on); /* "dead", …; NULL when unknown */
 bool alert_is_condition(enum alert_on on);
 unsigned alert_members(enum alert_on on); /* mask of enum alert_member */
 
-/* A rule of this kind that says nothing else: enabled, every queue, the defaults. */
+/* A rule of this kind with the defaults: enabled, every queue. */
 void alert_rule_default(enum alert_on on, struct alert_rule *ret);
 /* 0, or -ERR_INVALID with a note that begins with the member's name. */
 MUST_CHECK int alert_rule_check(const struct alert_rule *rule, struct err_note *note);
 MUST_CHECK int alert_name_check(struct span name, struct err_note *note);
-/* Does the pattern match the whole name? */
+/* Whether the pattern matches the whole name. */
 bool alert_matches(struct span pattern, struct span name);
-/* Would the two hold at the same times in the same queues? */
+/* Whether the two hold at the same times in the same queues. */
 bool alert_same_condition(const struct alert_rule *a, const struct alert_rule *b);
 
 /* What happened to a condition. Numbers are on disk. */
 enum notice_edge { EDGE_NONE, EDGE_RAISED, EDGE_CLEARED, EDGE_COUNT };
 
-/* Where a notice stands. Numbers are on disk. */
+/* The state of a notice. Numbers are on disk. */
 enum notice_state { NOTICE_PENDING, NOTICE_DEAD, NOTICE_STATE_COUNT };
 const char *notice_state_name(enum notice_state s); /* "pending", "dead" */
 

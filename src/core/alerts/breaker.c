@@ -28,10 +28,11 @@ int breaker_name_check(struct span name, struct err_note *note)
     }
     if (good)
         return 0;
-    return err_note_set(note, -ERR_INVALID,
-                        "the name of a breaker is 1 to %d characters of A-Z, a-z, 0-9, '.', '_' "
-                        "and '-'",
-                        LIMIT_BREAKER_NAME_BYTES);
+    return err_note_set(
+        note, -ERR_INVALID,
+        "the name of a breaker must be 1 to %d characters of A-Z, a-z, 0-9, '.', '_' "
+        "and '-'",
+        LIMIT_BREAKER_NAME_BYTES);
 }
 
 bool breaker_is_named(struct span target)
@@ -94,7 +95,8 @@ static void enter(struct breaker *b, const struct breaker_rules *rules, enum bre
 }
 
 /* A wall clock that was set back must not make the wait longer. Other nodes may be a little ahead,
- * and a transaction that waited for a lock has the time of its begin: that is no such clock. */
+ * and a transaction that waited for a lock has the time of its start: this does not count as a
+ * clock that was set back. */
 static bool time_left(const struct breaker *b, const struct breaker_rules *rules,
                       struct wall_time now)
 {
@@ -123,8 +125,8 @@ bool breaker_ask(struct breaker *b, const struct breaker_rules *rules, struct wa
     return true;
 }
 
-void breaker_tell(struct breaker *b, const struct breaker_rules *rules, bool success,
-                  struct wall_time now)
+void breaker_call_ended(struct breaker *b, const struct breaker_rules *rules, bool success,
+                        struct wall_time now)
 {
     if (success) {
         b->failures = 0;

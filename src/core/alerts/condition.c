@@ -18,7 +18,7 @@ void condition_begin(struct condition *c, const struct sighting *s, enum conditi
     c->last = c->samples[0];
 }
 
-/* At or above the mark; below nine tenths of it. */
+/* Holds at or above the limit; ends below nine tenths of it. */
 static enum verdict against(uint64_t value, uint64_t mark)
 {
     if (value >= mark)
@@ -45,7 +45,7 @@ static enum verdict capacity(struct condition *c, const struct alert_rule *rule,
     *mark = rule->percent;
     if (s->capacity == 0)
         return VERDICT_HOLDS_NOT;
-    /* In thousandths of the capacity, so that the band of a tenth is there for small marks, too. */
+    /* In thousandths of the capacity, so that the band of a tenth exists for small limits, too. */
     uint64_t share = (uint64_t)((unsigned __int128)live * 1000 / s->capacity);
     *value = share / 10;
     return against(share, (uint64_t)rule->percent * 10);
@@ -59,7 +59,7 @@ static enum verdict no_claim(struct condition *c, const struct alert_rule *rule,
     *value = 0;
     if (s->ready == 0 || s->paused || s->oldest_ready_ms < 0)
         return VERDICT_HOLDS_NOT;
-    /* Ready jobs may be older than this watch, claims seen before it are not known. */
+    /* Ready jobs may be older than this watch; claims before it are not known. */
     if (s->oldest_ready_ms < quiet)
         quiet = s->oldest_ready_ms;
     *value = quiet > 0 ? (uint64_t)quiet : 0;
@@ -69,7 +69,7 @@ static enum verdict no_claim(struct condition *c, const struct alert_rule *rule,
     return known ? VERDICT_HOLDS_NOT : VERDICT_NONE;
 }
 
-/* Keeps samples a thirtieth of the window apart, and one that lies before it. */
+/* Stores samples a thirtieth of the window apart, and one from before it. */
 static void sample(struct condition *c, const struct alert_rule *rule, struct condition_sample now)
 {
     int64_t apart = rule->window_ms / (CONDITION_SAMPLES - 2);
@@ -90,7 +90,7 @@ static enum verdict error_share(struct condition *c, const struct alert_rule *ru
                                 const struct sighting *s, uint64_t *value, uint64_t *mark)
 {
     struct condition_sample now = {s->at, s->ends, s->errors};
-    /* After a gap the look before it is what tells where the window begins. */
+    /* After a gap the last measurement before it shows where the window begins. */
     if (c->last.at.ms > c->samples[c->sample_count - 1].at.ms &&
         now.at.ms - c->last.at.ms >= rule->window_ms / (CONDITION_SAMPLES - 2)) {
         if (c->sample_count == CONDITION_SAMPLES)
@@ -131,7 +131,7 @@ enum verdict condition_look(struct condition *c, const struct alert_rule *rule,
                             const struct sighting *s, uint64_t *value, uint64_t *mark)
 {
     *value = *mark = 0;
-    /* Counters that fell are those of another queue of the same name. */
+    /* Counters that decreased belong to another queue of the same name. */
     if (s->claimed < c->claimed || s->ends < c->samples[c->sample_count - 1].ends)
         condition_begin(c, s, PAST_ALL);
     if (s->claimed > c->claimed) {

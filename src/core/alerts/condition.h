@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conditions of alert rules: given what was measured in a queue, does one hold?
+/* Conditions of alert rules: decides from measurements of a queue whether one holds.
  *
- * Between holding and not holding lies a band of a tenth, in which nothing is said: what is raised
- * stays raised, what is not is not. */
+ * Between holding and not holding there is a band of a tenth, in which the state does not change.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -13,14 +13,15 @@
 
 enum verdict { VERDICT_NONE, VERDICT_HOLDS, VERDICT_HOLDS_NOT };
 
-/* A look at a queue, or (capacity) at the whole server. */
+/* A measurement of a queue or (capacity) of the whole server. */
 struct sighting {
     struct mono_time at;
     uint64_t ready, scheduled, running;
-    uint64_t capacity;     /* live jobs at most; 0 = no limit */
-    uint64_t warn_depth;   /* 0 = none */
-    uint64_t claimed;      /* claims since start */
-    uint64_t ends, errors; /* attempts that ended since start, and those of them that went wrong */
+    uint64_t capacity;   /* live jobs at most; 0 = no limit */
+    uint64_t warn_depth; /* 0 = none */
+    uint64_t claimed;    /* claims since start */
+    /* attempts that ended since the start, and those of them that failed or crashed */
+    uint64_t ends, errors;
     int64_t oldest_ready_ms; /* -1 = none */
     int64_t age_ms;          /* of the queue */
     bool paused;
@@ -33,24 +34,24 @@ struct condition_sample {
     uint64_t ends, errors;
 };
 
-/* What one rule remembers of one queue. */
+/* What one rule remembers about one queue. */
 struct condition {
     struct mono_time begun; /* watched since */
     uint64_t claimed;
-    struct mono_time claimed_at; /* when claims were last seen to have risen */
+    struct mono_time claimed_at; /* when the number of claims last increased */
     bool claim_seen;
-    struct condition_sample last;                       /* the look before this */
+    struct condition_sample last;                       /* the previous measurement */
     struct condition_sample samples[CONDITION_SAMPLES]; /* oldest first */
     unsigned sample_count;
 };
 
-/* What is known of the time before the first look. */
+/* What is known about the time before the first measurement. */
 enum condition_past {
-    PAST_UNKNOWN,    /* counted long ago, nobody knows when */
+    PAST_UNKNOWN,    /* it is not known when the counted events happened */
     PAST_SINCE_BOOT, /* everything counted happened since the server started, just now */
-    PAST_ALL,        /* since the queue was made, age_ms ago; just now */
+    PAST_ALL,        /* since the queue was created, age_ms ago; just now */
 };
 void condition_begin(struct condition *c, const struct sighting *s, enum condition_past past);
-/* *value is what was measured, *mark what it is held against. */
+/* *value is the measured value, *mark the limit that it is compared with. */
 enum verdict condition_look(struct condition *c, const struct alert_rule *rule,
                             const struct sighting *s, uint64_t *value, uint64_t *mark);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stricter than RFC 3986: what two parsers could read differently is refused, so that the host that
- * is checked is the host that is called. */
+/* Stricter than RFC 3986: a URL that two parsers could read differently is refused, so that the
+ * host that is checked is the host that is called. */
 #include "core/alerts/webhook.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static bool take_prefix(struct span *in, const char *prefix)
     return true;
 }
 
-/* Letters, digits, '-', '_' and dots; not a number that some resolver takes for an address. */
+/* Letters, digits, '-', '_' and dots; not a number that some resolvers accept as an address. */
 static bool name_right(struct span host)
 {
     size_t label = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The address of a webhook: what may stand in it, and which target (scheme, host, port) it is. */
+/* The URL of a webhook: what it may contain, and its target (scheme, host, port). */
 #pragma once
 
 #include <stdbool.h>
@@ -21,5 +21,5 @@ struct webhook_url {
 MUST_CHECK int webhook_url_parse(struct span text, struct webhook_url *ret, struct err_note *note);
 
 #define WEBHOOK_TARGET_BYTES 288
-/* "https://hooks.example:443": what a breaker is about. Host in lower case. Gives its length. */
+/* "https://hooks.example:443": the target of a breaker. Host in lower case. Returns its length. */
 size_t webhook_target(const struct webhook_url *url, char out[WEBHOOK_TARGET_BYTES]);

@@ -20,6 +20,7 @@
 #include "base/span.h"
 #include "core/alerts/alert.h"
 #include "core/alerts/breaker.h"
+#include "core/counters.h"
 #include "core/filter.h"
 #include "core/job.h"
 #include "core/schedules/schedule.h"
@@ -33,7 +34,7 @@ enum record_kind {
     REC_QUEUE_GONE = 17, /* deleted: the name is free, its jobs no longer exist */
     REC_QUEUE_END = 18,  /* the last of a deleted queue's jobs has been removed */
     REC_PURGED = 19,     /* what waits in this queue no longer exists; generation moves on */
-    REC_TALLY = 20,      /* what this frame adds to a queue's tally of an hour */
+    REC_COUNTERS = 20,   /* what this frame adds to the counters of a queue, by the hour */
     REC_BULK_BEGIN = 24, /* a bulk action's intent */
     REC_BULK_STEP = 25,  /* how far it has come */
     REC_BULK_END = 26,
@@ -118,32 +119,11 @@ struct rec_purged {
     uint64_t count; /* jobs that ceased to exist */
 };
 
-/* What happened in a queue: how often, and how long it took in all. The order is on disk, in
- * records and in columns: append, never renumber. */
-enum tally_field {
-    TALLY_ENQUEUED,
-    TALLY_CLAIMED,
-    TALLY_ACKED,
-    TALLY_FAILED_APP, /* attempts that failed, by kind of error */
-    TALLY_FAILED_BUSINESS,
-    TALLY_CRASHED, /* leases that ran out, connections lost */
-    TALLY_RELEASED,
-    TALLY_DIED,
-    TALLY_CANCELLED,
-    TALLY_WAITED_MS, /* ready until claimed, of those claimed */
-    TALLY_DONE_MS,   /* claimed until acked, of those acked */
-    TALLY_FAILED_MS, /* claimed until failed or crashed, of each such attempt */
-    TALLY_DIED_MS,   /* claimed (else made) until dead, of those that died */
-    TALLY_COUNT
-};
-struct tally {
-    uint64_t of[TALLY_COUNT];
-};
-
-struct rec_tally {
+/* What the records of this frame add to the counters of a queue. */
+struct rec_counters {
     uint32_t queue;
     uint32_t hour; /* since 1970 */
-    struct tally add;
+    struct counters add;
 };
 
 enum bulk_action {
@@ -437,7 +417,7 @@ struct record {
         struct rec_queue_put queue_put;
         struct rec_queue queue; /* GONE, END */
         struct rec_purged purged;
-        struct rec_tally tally;
+        struct rec_counters counters;
         struct rec_bulk_begin bulk_begin;
         struct rec_bulk_step bulk_step; /* STEP, END */
         struct rec_job_new job_new;

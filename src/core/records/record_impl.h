@@ -19,7 +19,7 @@ struct record_type {
 
 extern const struct record_type record_epoch, record_seq_block;
 extern const struct record_type record_queue_put, record_queue_gone, record_queue_end;
-extern const struct record_type record_purged, record_tally;
+extern const struct record_type record_purged, record_counters;
 extern const struct record_type record_bulk_begin, record_bulk_step, record_bulk_end;
 extern const struct record_type record_key_new, record_keys_gone;
 extern const struct record_type record_kv_set, record_kv_gone;

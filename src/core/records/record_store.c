@@ -176,48 +176,48 @@ const struct record_type record_purged = {
     .fits = purged_fits,
 };
 
-/* ---- tallies ---- */
+/* ---- counters ---- */
 
 /* Most frames add to a few fields: a mask says to which. */
-static bool tally_fits(const struct record *r)
+static bool counters_fit(const struct record *r)
 {
     uint64_t any = 0;
-    for (int i = 0; i < TALLY_COUNT; i++)
-        any |= r->tally.add.of[i];
-    return r->tally.queue != 0 && any != 0;
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        any |= r->counters.add.of[i];
+    return r->counters.queue != 0 && any != 0;
 }
 
-static uint8_t *tally_encode(const struct record *r, uint8_t *at)
+static uint8_t *counters_encode(const struct record *r, uint8_t *at)
 {
-    const struct tally *t = &r->tally.add;
+    const struct counters *t = &r->counters.add;
     uint64_t mask = 0;
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         mask |= (uint64_t)(t->of[i] != 0) << i;
-    at = put_varint(at, r->tally.queue);
-    at = put_varint(at, r->tally.hour);
+    at = put_varint(at, r->counters.queue);
+    at = put_varint(at, r->counters.hour);
     at = put_varint(at, mask);
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         if (t->of[i])
             at = put_varint(at, t->of[i]);
     return at;
 }
 
-static void tally_decode(struct wire_in *in, struct record *ret)
+static void counters_decode(struct wire_in *in, struct record *ret)
 {
-    ret->tally = (struct rec_tally){.queue = take_u32(in)};
-    ret->tally.hour = take_u32(in);
-    uint64_t mask = take_upto(in, (UINT64_C(1) << TALLY_COUNT) - 1);
-    for (int i = 0; i < TALLY_COUNT; i++)
-        if (mask >> i & 1 && (ret->tally.add.of[i] = take_varint(in)) == 0)
+    ret->counters = (struct rec_counters){.queue = take_u32(in)};
+    ret->counters.hour = take_u32(in);
+    uint64_t mask = take_upto(in, (UINT64_C(1) << COUNTER_COUNT) - 1);
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        if (mask >> i & 1 && (ret->counters.add.of[i] = take_varint(in)) == 0)
             wire_spoil(in);
 }
 
-const struct record_type record_tally = {
-    .name = "tally",
-    .body_max = 3 * WIRE_U32 + TALLY_COUNT * WIRE_U64,
-    .encode = tally_encode,
-    .decode = tally_decode,
-    .fits = tally_fits,
+const struct record_type record_counters = {
+    .name = "counters",
+    .body_max = 3 * WIRE_U32 + COUNTER_COUNT * WIRE_U64,
+    .encode = counters_encode,
+    .decode = counters_decode,
+    .fits = counters_fit,
 };
 
 /* ---- bulk actions ---- */

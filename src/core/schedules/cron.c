@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading cron expressions. */
+/* Parses cron expressions. */
 #include "core/schedules/cron.h"
 
 #include "base/check.h"
@@ -34,7 +34,7 @@ static const struct {
     {"@hourly", "0 * * * *"},
 };
 
-/* One field while it is read. */
+/* The field that is being parsed. */
 struct reading {
     const struct cron_field *field;
     struct span whole;
@@ -67,8 +67,7 @@ static bool same_word(struct span text, const char *word)
     return true;
 }
 
-/* The text before the first `mark`; the rest behind it goes to *rest, untouched when there is none.
- */
+/* The text before the first `mark`; *rest is the text after it, unchanged if there is no mark. */
 static struct span cut(struct span text, char mark, struct span *rest)
 {
     const char *at = text.len ? memchr(text.at, mark, text.len) : NULL;
@@ -182,8 +181,8 @@ static bool begins_any(struct span text)
     return text.at[0] == '*' || text.at[0] == '?';
 }
 
-/* A day of the month that no allowed month has would never come. */
-static bool comes(const struct cron *c)
+/* A day of the month that no allowed month has never occurs. */
+static bool occurs(const struct cron *c)
 {
     static const uint8_t longest[13] = {0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     if (c->last_day || (!c->any_day && !c->any_weekday))
@@ -215,7 +214,7 @@ static int take_fields(const struct span words[FIELD_COUNT], struct cron *c, str
     c->any_day = begins_any(words[DAY]);
     c->any_weekday = begins_any(words[WEEKDAY]);
     c->every_hour = span_equal(words[HOUR], SPAN_LITERAL("*"));
-    if (comes(c))
+    if (occurs(c))
         return 0;
     return err_note_set(note, -ERR_INVALID,
                         "cron has \"%.*s\" as its day of month, which none of its months has",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cron: which moments an expression means, in a time zone.
+/* Cron: the times of an expression, in a time zone.
  *
  * Five fields (minute, hour, day of month, month, day of week) or six (seconds first). Each is a
  * list of values, ranges (a-b) and steps (a-b/n, or n after a slash behind *, a/n: from a to the
@@ -7,12 +7,12 @@
  * *, and in the day of month L is the last one. @yearly (@annually), @monthly, @weekly, @daily
  * (@midnight) and @hourly are whole expressions.
  *
- * Both day fields. As in every cron since the first: when both are restricted, a day that either of
- * them means is meant; when one of them begins with * or ?, a day must be one of both.
+ * Both day fields. As in every cron since the first: if both are restricted, a day that matches
+ * either of them matches; if one of them begins with * or ?, a day must match both.
  *
- * Changes of a zone's offset. A local time that is skipped (gap: the clock is put forward) never
- * comes; under "run_after" what falls into the gap happens once, at the first moment after it. A
- * local time that comes twice (fold: the clock is put back) is meant the first time; under "twice"
+ * Changes of a zone's offset. A local time that is skipped (gap: the clock is put forward) does not
+ * occur; under "run_after" the times in the gap become one firing, at the first moment after it. A
+ * local time that occurs twice (fold: the clock is put back) counts the first time; under "twice"
  * both times. The code is pure: a zone is two functions. */
 #pragma once
 
@@ -30,12 +30,12 @@ struct cron {
     uint16_t months;           /* bits 1 … 12 */
     uint8_t weekdays;          /* bits 0 (Sunday) … 6 */
     bool last_day;             /* also the last day of each month */
-    bool any_day, any_weekday; /* that field begins with * or ? */
-    bool every_hour;           /* the hour is *: it goes by elapsed time rather than by the clock */
+    bool any_day, any_weekday; /* this field begins with * or ? */
+    bool every_hour;           /* the hour is *: it follows elapsed time rather than local time */
 };
 
-/* 0, or -ERR_INVALID with a note that names the field, what was there and what would be legal.
- * An expression that no date fulfils (30 February) is refused. */
+/* 0, or -ERR_INVALID with a note that names the field, its text and what is allowed. An expression
+ * that matches no date (30 February) is refused. */
 MUST_CHECK int cron_parse(struct span text, struct cron *ret, struct err_note *note);
 
 /* A zone, seconds since 1970. */
@@ -50,28 +50,28 @@ struct cron_zone {
 extern const struct cron_zone cron_utc;
 
 struct cron_dst {
-    bool run_after_gap; /* else what falls into a gap is skipped */
-    bool fold_twice;    /* else a repeated local time is meant once */
+    bool run_after_gap; /* otherwise times in a gap are skipped */
+    bool fold_twice;    /* otherwise a repeated local time counts once */
 };
-/* What suits the expression: with * as hour it goes by elapsed time (skip, twice), else by the
- * clock on the wall (run_after, once). */
+/* The default for the expression: with * as hour it follows elapsed time (skip, twice), otherwise
+ * local time (run_after, once). */
 struct cron_dst cron_dst_default(const struct cron *c);
 
-/* How a moment stands to changes of the offset. */
+/* How a moment relates to changes of the offset. */
 enum cron_note {
     CRON_PLAIN,
     CRON_NEAR,   /* a change within a day before or after it */
-    CRON_MOVED,  /* its local time is skipped; it comes right after the gap */
-    CRON_FIRST,  /* its local time comes twice: the first … */
+    CRON_MOVED,  /* its local time is skipped; it is fired right after the gap */
+    CRON_FIRST,  /* its local time occurs twice: the first … */
     CRON_SECOND, /* … and the second */
 };
 const char *cron_note_name(enum cron_note n); /* "near" …; NULL for PLAIN */
 
-/* The first moment after `after` that the expression means. false: there is none before the year
+/* The first moment after `after` that the expression matches. false: there is none before the year
  * 10000. */
 bool cron_next(const struct cron *c, const struct cron_zone *zone, const struct cron_dst *dst,
                int64_t after, int64_t *ret);
-/* How a moment that cron_next gave stands to changes. */
+/* How a moment that cron_next returned relates to changes. */
 enum cron_note cron_note(const struct cron *c, const struct cron_zone *zone, int64_t at);
 
 /* Every `every` from `anchor` on: the first moment after `after`, in the same unit. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an expression to moments.
+/* Computes the moments of an expression.
  *
- * Between two changes of its offset a zone's local time is a straight line: within such a stretch
+ * Between two changes of its offset a zone's local time increases steadily: within such a stretch
  * the next matching local time is found by the calendar alone. The search goes from stretch to
- * stretch. It begins two days before the moment asked for, since what a stretch repeats depends on
- * the one before it, and no change was ever larger than a day. */
+ * stretch. It begins two days before the given moment, because the repeated times of a stretch
+ * depend on the one before it, and no change was ever larger than a day. */
 #include "core/schedules/cron.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 #define LOOK_BACK_S (2 * DAY_S)
 #define END_S INT64_C(253402300800) /* the year 10000 */
 #define NONE INT64_MAX
-/* The calendar repeats itself after 400 years, the leap years of a weekday after at most 40. */
+/* The calendar repeats after 400 years, and the weekday of a leap day after at most 40. */
 #define DAYS_AHEAD (41 * 366)
 
 static int32_t utc_offset(const void *ctx, int64_t at)
@@ -37,7 +37,7 @@ struct date {
     unsigned month, day; /* from 1 */
 };
 
-/* Years that begin in March have their odd day at the end; 400 of them have 146,097 days. */
+/* Years that begin in March have the leap day at the end; 400 of them have 146,097 days. */
 static struct date date_of(int64_t days)
 {
     int64_t shifted = days + 719468; /* since 0000-03-01 */
@@ -124,9 +124,10 @@ static int64_t local_from(const struct cron *c, int64_t from, int64_t before)
 /* ---- stretches between changes ---- */
 
 struct stretch {
-    int64_t begin, end; /* moments; end is not in it */
+    int64_t begin, end; /* moments; end is not included */
     int64_t offset;
-    int64_t repeats_until; /* local times before this one have been before; INT64_MIN = none have */
+    /* local times before this one have occurred before; INT64_MIN = none have */
+    int64_t repeats_until;
 };
 
 static void stretch_at(const struct cron_zone *zone, int64_t at, struct stretch *s)
@@ -135,7 +136,7 @@ static void stretch_at(const struct cron_zone *zone, int64_t at, struct stretch 
                           INT64_MIN};
 }
 
-/* The one behind it; s->end is a moment. */
+/* The stretch after it; s->end is a moment. */
 static struct stretch stretch_next(const struct cron_zone *zone, const struct stretch *s)
 {
     struct stretch next;
@@ -161,8 +162,8 @@ static int64_t in_stretch(const struct cron *c, const struct stretch *s, bool tw
     return found == NONE ? NONE : found - s->offset;
 }
 
-/* Whether the change after s skips a local time that is meant. */
-static bool gap_swallows(const struct cron *c, const struct stretch *s, const struct stretch *next)
+/* Whether the change after s skips a matching local time. */
+static bool gap_skips(const struct cron *c, const struct stretch *s, const struct stretch *next)
 {
     return next->offset > s->offset &&
            local_from(c, s->end + s->offset, s->end + next->offset) != NONE;
@@ -183,7 +184,7 @@ bool cron_next(const struct cron *c, const struct cron_zone *zone, const struct 
         if (s.end >= END_S)
             return false;
         struct stretch next = stretch_next(zone, &s);
-        if (dst->run_after_gap && next.begin > after && gap_swallows(c, &s, &next)) {
+        if (dst->run_after_gap && next.begin > after && gap_skips(c, &s, &next)) {
             *ret = next.begin;
             return true;
         }
@@ -192,7 +193,7 @@ bool cron_next(const struct cron *c, const struct cron_zone *zone, const struct 
     return false;
 }
 
-/* ---- what to tell about a moment ---- */
+/* ---- notes about a moment ---- */
 
 const char *cron_note_name(enum cron_note n)
 {
@@ -214,7 +215,7 @@ enum cron_note cron_note(const struct cron *c, const struct cron_zone *zone, int
         struct stretch next = stretch_next(zone, &s);
         if (s.end >= at - DAY_S)
             note = CRON_NEAR;
-        if (next.begin == at && gap_swallows(c, &s, &next) && !local_matches(c, at + next.offset))
+        if (next.begin == at && gap_skips(c, &s, &next) && !local_matches(c, at + next.offset))
             return CRON_MOVED;
         bool second = at >= s.end && at < next.end && at + next.offset < next.repeats_until;
         bool first = at < s.end && at >= s.begin && next.offset < s.offset &&

@@ -106,7 +106,7 @@ static int check_timing(const struct schedule_spec *s, struct err_note *note)
         return err;
     if (span_equal(s->source, s->queue))
         return err_note_set(note, -ERR_INVALID,
-                            "source_queue is the queue that the job goes to; it must be another");
+                            "source_queue must not be the queue that the job goes to");
     return 0;
 }
 
@@ -136,9 +136,9 @@ static int check_job(const struct schedule_spec *s, struct err_note *note)
                             s->payload.len, LIMIT_SCHEDULE_PAYLOAD_BYTES);
     if (s->payload_kind == PAYLOAD_NONE && s->payload.len > 0)
         return err_note_set(note, -ERR_INVALID, "a payload of no kind cannot have bytes");
-    /* A trigger's job has a JSON payload, with the schedule's in it. */
+    /* The job of a trigger has a JSON payload, which contains the schedule's. */
     if (s->kind == SCHEDULE_QUEUE && s->payload_kind == PAYLOAD_BYTES)
-        return err_note_set(note, -ERR_INVALID, "payload must be JSON where source_queue is set");
+        return err_note_set(note, -ERR_INVALID, "payload must be JSON if source_queue is set");
     return 0;
 }
 

@@ -266,13 +266,13 @@ static void test_a_claim_in_a_hurry_takes_what_is_there(void **state)
     struct told parked = {0}, asked = {0}, vain = {0};
     struct broker_claim *c = do_claim_wait(&r, "q", 60000, &parked);
     broker_rig_turns(&r, 10);
-    broker_claim_hurry(r.broker, c);
+    broker_claim_end_wait(r.broker, c);
     assert_true(parked.yes && parked.outcome == OUT_OK && parked.job_count == 0);
     do_enqueue(&r, "q", "1");
-    broker_claim_hurry(r.broker, do_claim_wait(&r, "q", 60000, &asked));
+    broker_claim_end_wait(r.broker, do_claim_wait(&r, "q", 60000, &asked));
     broker_rig_until(&r, &asked.yes);
     assert_int_equal(asked.job_count, 1);
-    broker_claim_hurry(r.broker, do_claim_wait(&r, "q", 60000, &vain));
+    broker_claim_end_wait(r.broker, do_claim_wait(&r, "q", 60000, &vain));
     broker_rig_until(&r, &vain.yes);
     assert_int_equal(vain.job_count, 0);
     broker_rig_done(&r);

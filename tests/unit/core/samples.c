@@ -27,7 +27,7 @@ const enum record_kind sample_kinds[] = {
     REC_KV_FROM_JOB,     REC_KV_KEYS,         REC_ALERT_PUT,
     REC_ALERT_GONE,      REC_ALERT_EDGE,      REC_NOTICE_NEW,
     REC_NOTICE_TRIED,    REC_NOTICE_GONE,     REC_BREAKER_PUT,
-    REC_BREAKER_GONE,    REC_TALLY,           REC_JOB_NOTED,
+    REC_BREAKER_GONE,    REC_COUNTERS,        REC_JOB_NOTED,
     REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE,   REC_SCHEDULE_FIRED,
     REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,
     REC_JOB_PRIORITY,    REC_JOB_ATTEMPT,     REC_JOB_CANCEL_REQUESTED,
@@ -390,10 +390,10 @@ static void sample_job_attempt(struct random *random, struct arena *arena, struc
 
 static void sample_tally(struct random *random, struct record *ret)
 {
-    ret->tally = (struct rec_tally){.queue = u32(random), .hour = u32(random)};
-    for (int i = 0; i < TALLY_COUNT; i++)
-        ret->tally.add.of[i] = random_chance(random, 50) ? u64(random) : 0;
-    ret->tally.add.of[random_below(random, TALLY_COUNT)] = 1 + random_below(random, 1000);
+    ret->counters = (struct rec_counters){.queue = u32(random), .hour = u32(random)};
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        ret->counters.add.of[i] = random_chance(random, 50) ? u64(random) : 0;
+    ret->counters.add.of[random_below(random, COUNTER_COUNT)] = 1 + random_below(random, 1000);
 }
 
 static void sample_jobs_gone(struct random *random, struct arena *arena, struct record *ret)
@@ -1042,9 +1042,9 @@ static const struct field fields[] = {
     F(REC_JOB_PATCHED, job_patched.has_payload),
     F(REC_JOB_PATCHED, job_patched.payload_kind),
     S(REC_JOB_PATCHED, job_patched.payload),
-    F(REC_TALLY, tally.queue),
-    F(REC_TALLY, tally.hour),
-    F(REC_TALLY, tally.add),
+    F(REC_COUNTERS, counters.queue),
+    F(REC_COUNTERS, counters.hour),
+    F(REC_COUNTERS, counters.add),
     F(REC_JOB_NOTED, job_noted.seq),
     F(REC_JOB_NOTED, job_noted.has_label),
     F(REC_JOB_NOTED, job_noted.has_attributes),

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several jobs: GET /v1/jobs and peek. */
+/* Lists of jobs: GET /v1/jobs and peek. */
 #include "api/cursor.h"
 #include "api/job_text_fields.h"
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 50
 #define PEEK_LIMIT 10
 #define PEEK_LIMIT_MAX 100
-/* A page ends early when its answer has grown to this: 1,000 jobs may have a MiB each. */
+/* A page ends early when its answer has reached this size: 1,000 jobs may have a MiB each. */
 #define PAGE_BYTES_MAX ((size_t)16 << 20)
 
 const char *const native_states[] = {"scheduled", "ready",     "running", "done",
@@ -36,14 +36,14 @@ struct list_in {
 #define AT(member) offsetof(struct list_in, member)
 static const struct field list_rows[] = {
     {"queue", FIELD_TEXT, AT(queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
-    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
+    {"state", FIELD_ENUM_SET, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     JOB_TEXT_FILTERS /* texts of the job */
     {"priority_min", FIELD_INT, AT(priority_min), INT64_MIN, INT64_MAX, NULL, 0},
     {"priority_max", FIELD_INT, AT(priority_max), INT64_MIN, INT64_MAX, NULL, 0},
     {"created_from", FIELD_TIME, AT(created_from), 0, 0, NULL, 0},
     {"created_to", FIELD_TIME, AT(created_to), 0, 0, NULL, 0},
-    {"reason", FIELD_WORDS, AT(reasons), REASON_FAILED, 0, reasons, 0},
-    {"order", FIELD_WORD, AT(newest), 0, 0, orders, 0},
+    {"reason", FIELD_ENUM_SET, AT(reasons), REASON_FAILED, 0, reasons, 0},
+    {"order", FIELD_ENUM, AT(newest), 0, 0, orders, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
     {"cursor", FIELD_TEXT, AT(cursor), 0, CURSOR_TEXT_BYTES, NULL, 0},
     {"payload", FIELD_BOOL, AT(payload), 0, 0, NULL, 0},
@@ -78,7 +78,7 @@ static void write_cursor(struct json_writer *w, uint64_t seq, bool newest_first)
     write_next_cursor(w, span_text(text));
 }
 
-/* Writes "jobs"; gives the cursor for what follows. */
+/* Writes "jobs"; returns the cursor of the next page. */
 static uint64_t write_page(struct call *c, struct json_writer *w, const struct reply *r)
 {
     struct wall_time now = broker_now(c->broker).wall;
@@ -134,7 +134,7 @@ struct peek_in {
 };
 
 static const struct field peek_rows[] = {
-    {"state", FIELD_WORD, offsetof(struct peek_in, state), STATE_SCHEDULED, 0, native_states, 0},
+    {"state", FIELD_ENUM, offsetof(struct peek_in, state), STATE_SCHEDULED, 0, native_states, 0},
     {"limit", FIELD_INT, offsetof(struct peek_in, limit), 1, PEEK_LIMIT_MAX, NULL, 0},
     {"payload", FIELD_BOOL, offsetof(struct peek_in, payload), 0, 0, NULL, 0},
 };
@@ -157,10 +157,8 @@ void queue_peek_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(peek_rows), &in, &p);
     if (!path_queue(x, &queue))
         return;
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_PEEK, jobs_peeked);
     if (!c)
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker reports while it works: POST /v1/jobs/{id}/progress, POST and GET
+/* Reports of a worker that runs a job: POST /v1/jobs/{id}/progress, POST and GET
  * /v1/jobs/{id}/log. */
 #include "core/progress.h"
 
@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 /* ---- progress ---- */
@@ -34,7 +34,7 @@ static bool is_null(struct span value)
     return value.len == 0 || span_equal(value, SPAN_LITERAL("null"));
 }
 
-/* A number from 0 to 100, kept to two decimal places. */
+/* A number from 0 to 100, rounded to two decimal places. */
 static bool percent_read(struct span text, struct progress *p)
 {
     char copy[32];
@@ -93,8 +93,8 @@ static bool progress_take(struct call *c, struct progress_in *in, struct problem
     return true;
 }
 
-/* The call of an operation on the job of the path, whose body is read with the table. NULL: a
- * problem was answered. */
+/* A call for the job of the path, whose body is read with the table. NULL: a problem was
+ * answered. */
 static struct call *report_call(void *ctx, struct http_exchange *x, enum op_kind kind,
                                 struct fields table, void *into)
 {
@@ -106,10 +106,8 @@ static struct call *report_call(void *ctx, struct http_exchange *x, enum op_kind
     if (!c)
         return NULL;
     struct field_reader r = reader_of(broker_of(ctx), x, table, into, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return NULL;
-    }
     c->op.lease.job = job;
     return c;
 }

@@ -14,10 +14,10 @@ int emit_reserve_for(struct engine *e, size_t queues, size_t bytes)
         if (err)
             return err;
     }
-    int err = tally_reserve(e, queues);
+    int err = counters_reserve(e, queues);
     if (err)
         return err;
-    bytes += tally_bytes(e, queues);
+    bytes += counters_bytes(e, queues);
     if (bytes > e->frame_max || frame->len > e->frame_max - bytes)
         return -ERR_TOO_BIG;
     return buf_reserve(frame, bytes);
@@ -158,9 +158,7 @@ static int take_job_new(struct engine *e, const struct record *r)
         e->ended_came = true;
     live_at(e, handle)->position = e->position;
     seqs_seen(e, r->job_new.job.seq);
-    struct queue *q = queue_at(e, r->job_new.job.queue);
-    q->counts.enqueued++;
-    tally(e, q, TALLY_ENQUEUED, 1);
+    counters_record(e, queue_at(e, r->job_new.job.queue), r, NULL);
     return 0;
 }
 
@@ -178,19 +176,17 @@ static int take_job_claimed(struct engine *e, const struct record *r)
 {
     uint32_t handle;
     struct live *l = jobs_by_seq(e, r->job_claimed.seq, &handle);
-    uint8_t before = l ? l->job.state : STATE_NONE;
-    struct wall_time since = l ? l->job.since : (struct wall_time){0};
-    if (!l || l->lease || apply_claimed(&l->job, &r->job_claimed) != 0)
+    if (!l || l->lease)
+        return -ERR_CORRUPT;
+    uint8_t before = l->job.state;
+    counters_record(e, queue_of(e, l), r, &l->job);
+    if (apply_claimed(&l->job, &r->job_claimed) != 0)
         return -ERR_CORRUPT;
     int err = leases_start(e, handle, &r->job_claimed);
     if (err)
         return err;
     jobs_moved(e, handle, before);
     l->position = e->position;
-    queue_of(e, l)->counts.claimed++;
-    tally(e, queue_of(e, l), TALLY_CLAIMED, 1);
-    if (before == STATE_READY)
-        tally_span(e, queue_of(e, l), TALLY_WAITED_MS, since, r->job_claimed.at);
     return 0;
 }
 
@@ -218,52 +214,19 @@ static int take_job_priority(struct engine *e, const struct record *r)
     return l ? apply_priority(&l->job, &r->job_priority) : -ERR_CORRUPT;
 }
 
-static uint8_t word_of(uint8_t reason)
-{
-    if (reason == REASON_FAILED || reason == REASON_REJECTED)
-        return OP_FAIL;
-    return reason == REASON_RELEASED ? OP_RELEASE : OP_TICK;
-}
-
-static enum tally_field failed_field(uint8_t error_kind)
-{
-    return error_kind == ERROR_BUSINESS ? TALLY_FAILED_BUSINESS : TALLY_FAILED_APP;
-}
-
-/* How an attempt went that did not end well. */
-static void tally_attempt(struct engine *e, struct queue *q, uint8_t reason, uint8_t error_kind,
-                          struct wall_time since, struct wall_time at)
-{
-    bool failed =
-        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
-    bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
-    if (failed)
-        tally(e, q, failed_field(error_kind), 1);
-    if (crashed)
-        tally(e, q, TALLY_CRASHED, 1);
-    if (failed || crashed)
-        tally_span(e, q, TALLY_FAILED_MS, since, at);
-    if (reason == REASON_RELEASED)
-        tally(e, q, TALLY_RELEASED, 1);
-}
-
 static int take_job_back(struct engine *e, const struct record *r)
 {
     uint32_t handle;
     struct live *l = touched(e, r->job_back.seq, &handle);
     if (l && back_repeats(&l->job, &r->job_back))
         return 0;
-    struct wall_time since = l ? l->job.since : (struct wall_time){0};
-    if (!l || !l->lease || apply_back(&l->job, &r->job_back) != 0)
+    if (!l || !l->lease)
         return -ERR_CORRUPT;
-    struct queue *q = queue_of(e, l);
-    tally_attempt(e, q, r->job_back.reason, r->job_back.error_kind, since, r->job_back.at);
-    uint8_t word = word_of(r->job_back.reason);
-    leases_end(e, l, word);
+    counters_record(e, queue_of(e, l), r, &l->job);
+    if (apply_back(&l->job, &r->job_back) != 0)
+        return -ERR_CORRUPT;
+    leases_end(e, l, reason_report(r->job_back.reason));
     jobs_moved(e, handle, STATE_RUNNING);
-    q->counts.failed += word == OP_FAIL || r->job_back.reason == REASON_TIMED_OUT;
-    q->counts.released += word == OP_RELEASE;
-    q->counts.crashed += r->job_back.reason == REASON_LEASE_EXPIRED;
     return 0;
 }
 
@@ -271,13 +234,13 @@ static int take_job_done(struct engine *e, const struct record *r)
 {
     uint32_t handle;
     struct live *l = touched(e, r->job_done.seq, &handle);
-    struct wall_time since = l ? l->job.since : (struct wall_time){0};
-    if (!l || !l->lease || apply_done(&l->job, &r->job_done) != 0)
+    if (!l || !l->lease)
+        return -ERR_CORRUPT;
+    counters_record(e, queue_of(e, l), r, &l->job);
+    if (apply_done(&l->job, &r->job_done) != 0)
         return -ERR_CORRUPT;
     leases_end(e, l, OP_ACK);
     jobs_moved(e, handle, STATE_RUNNING);
-    tally(e, queue_of(e, l), TALLY_ACKED, 1);
-    tally_span(e, queue_of(e, l), TALLY_DONE_MS, since, r->job_done.at);
     return 0;
 }
 
@@ -285,25 +248,18 @@ static int take_job_dead(struct engine *e, const struct record *r)
 {
     uint32_t handle;
     struct live *l = touched(e, r->job_dead.seq, &handle);
-    uint8_t before = l ? l->job.state : STATE_NONE;
-    if (l && dead_repeats(&l->job, &r->job_dead))
-        return 0;
-    struct wall_time since = l ? l->job.since : (struct wall_time){0};
-    if (!l || apply_dead(&l->job, &r->job_dead) != 0)
+    if (!l)
         return -ERR_CORRUPT;
+    if (dead_repeats(&l->job, &r->job_dead))
+        return 0;
+    uint8_t before = l->job.state;
     struct queue *q = queue_of(e, l);
-    tally_attempt(e, q, r->job_dead.reason, r->job_dead.error_kind, since, r->job_dead.at);
-    tally(e, q, TALLY_DIED, 1);
-    tally_span(e, q, TALLY_DIED_MS, before == STATE_RUNNING ? since : id_time(l->job.id_hi),
-               r->job_dead.at);
-    uint8_t word = word_of(r->job_dead.reason);
+    counters_record(e, q, r, &l->job);
+    if (apply_dead(&l->job, &r->job_dead) != 0)
+        return -ERR_CORRUPT;
     if (l->lease)
-        leases_end(e, l, word);
+        leases_end(e, l, reason_report(r->job_dead.reason));
     jobs_moved(e, handle, before);
-    q->counts.died++;
-    q->counts.failed += word == OP_FAIL || r->job_dead.reason == REASON_TIMED_OUT;
-    q->counts.crashed +=
-        r->job_dead.reason == REASON_CRASH_LOOP || r->job_dead.reason == REASON_LEASE_EXPIRED;
     if (DEFECT(&e->config, DEFECT_DEAD_AGAIN)) {
         struct heap_entry again = {ready_order(&l->job), l->job.seq};
         CHECK(heap_push(&q->ready, again) == 0);
@@ -315,15 +271,16 @@ static int take_job_cancelled(struct engine *e, const struct record *r)
 {
     uint32_t handle;
     struct live *l = touched(e, r->job_cancelled.seq, &handle);
-    uint8_t before = l ? l->job.state : STATE_NONE;
-    if (!l || apply_cancelled(&l->job, &r->job_cancelled) != 0)
+    if (!l)
+        return -ERR_CORRUPT;
+    uint8_t before = l->job.state;
+    struct queue *q = queue_of(e, l);
+    counters_record(e, q, r, &l->job);
+    if (apply_cancelled(&l->job, &r->job_cancelled) != 0)
         return -ERR_CORRUPT;
     if (l->lease)
         leases_end(e, l, OP_TICK);
     jobs_moved(e, handle, before);
-    struct queue *q = queue_of(e, l);
-    q->counts.cancelled++;
-    tally(e, q, TALLY_CANCELLED, 1);
     if (DEFECT(&e->config, DEFECT_COUNT_DRIFTS) && before == STATE_READY)
         q->lists[STATE_READY].count++;
     return 0;
@@ -381,11 +338,10 @@ static int take_job_attempt(struct engine *e, const struct record *r)
     return touched(e, r->job_attempt.seq, NULL) ? 0 : -ERR_CORRUPT;
 }
 
-/* What it adds up was added with the records before it. */
-static int take_tally(struct engine *e, const struct record *r)
+/* What it adds was counted with the records before it. */
+static int take_counters(struct engine *e, const struct record *r)
 {
-    uint32_t queue = r->tally.queue;
-    return queue_at(e, queue) ? 0 : -ERR_CORRUPT;
+    return queue_at(e, r->counters.queue) ? 0 : -ERR_CORRUPT;
 }
 
 static int take_jobs_gone(struct engine *e, const struct record *r)
@@ -399,7 +355,7 @@ static int take_jobs_gone(struct engine *e, const struct record *r)
         struct live *l = jobs_by_seq(e, seq, &handle);
         if (!l || !move_starts_from(MOVE_PURGE, l->job.state))
             return -ERR_CORRUPT;
-        queue_of(e, l)->counts.removed++;
+        queue_of(e, l)->removed++;
         jobs_drop(e, handle);
     }
     return 0;
@@ -522,7 +478,7 @@ static const take_fn takes[] = {
     [REC_JOB_PATCHED] = take_job_patched,
     [REC_JOBS_GONE] = take_jobs_gone,
     [REC_JOB_NOTED] = take_job_noted,
-    [REC_TALLY] = take_tally,
+    [REC_COUNTERS] = take_counters,
     [REC_JOB_PRIORITY] = take_job_priority,
     [REC_JOB_ATTEMPT] = take_job_attempt,
     [REC_KEY_NEW] = take_key_new,

@@ -106,7 +106,7 @@ void claim_finish(struct engine *e, struct live *l, const struct op_claim *want,
         leases_arm(e, lease);
     if (want->nonce)
         lease_set_nonce(e, l->lease, want->nonce);
-    view->fates = fates_of(e, l);
+    view->outcome_counts = outcome_counts_of(e, l);
     view->expires_at = more_of(e, l).expires_at;
     view->queue = name_for_view(want, e, q);
     if (!want->one.seq) { /* it was the next of its queue */

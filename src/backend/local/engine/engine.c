@@ -72,7 +72,7 @@ static void init_indexes(struct engine *e)
     e->uniques.same = jobs_unique_same;
     e->uniques.same_ctx = e;
     map64_init(&e->nonces);
-    fates_init(e);
+    outcome_counts_init(e);
     struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
                             &e->resume_queues};
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
@@ -145,7 +145,7 @@ void engine_free(struct engine *e)
     schedules_free(e);
     mapref_done(&e->uniques);
     map64_done(&e->nonces);
-    fates_done(e);
+    outcome_counts_done(e);
     struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
                             &e->resume_queues};
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
@@ -160,7 +160,7 @@ void engine_free(struct engine *e)
     mem_free(e->queues);
     mem_free(e->queue_slots);
     mem_free(e->by_name);
-    mem_free(e->tallies);
+    mem_free(e->counted);
     mem_free(e->trims);
     mem_free(e->doomed_queues);
     mem_free(e);
@@ -303,7 +303,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     struct job_rules rules;
     jobs_rules(e, l, &rules);
     *ret = (struct job_view){.job = l->job,
-                             .fates = fates_of(e, l),
+                             .outcome_counts = outcome_counts_of(e, l),
                              .own_lease_ms = rules.lease_ms,
                              .queue = name,
                              .owner = span_of(owner_copy, owner.len),
@@ -436,7 +436,7 @@ static void step_end(struct engine *e, struct engine_out *out)
 {
     if (e->trim_count)
         tick_trim(e, e->config.slice);
-    tally_emit(e);
+    counters_emit(e);
     if (out->count > 0)
         frame_end(&out->frame, out->first, out->count);
     else
@@ -540,9 +540,9 @@ static void boot_leases(struct engine *e)
 static int boot_reserve(struct engine *e)
 {
     size_t running = e->leases.used;
-    int err = tally_reserve(e, e->queue_count);
+    int err = counters_reserve(e, e->queue_count);
     if (!err)
-        err = emit_reserve(e, 256 + running * 128 + tally_bytes(e, e->queue_count));
+        err = emit_reserve(e, 256 + running * 128 + counters_bytes(e, e->queue_count));
     if (!err)
         err = heap_reserve(&e->leases_end, running);
     /* Shared heaps need room for all of them at once. */
@@ -577,6 +577,7 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
         e->out = NULL;
         return err;
     }
+    counters_boot(e);
     bool raise = e->epoch == 0 || !DEFECT(&e->config, DEFECT_EPOCH_KEPT);
     struct record rec = {
         .kind = REC_EPOCH,
@@ -648,7 +649,7 @@ static uint64_t index_bytes(const struct engine *e)
                      map128_bytes(&e->key_map) + heap_bytes(&e->leases_end) +
                      heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
                      heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e) +
-                     slab_bytes(&e->fates) + map64_bytes(&e->fates_map);
+                     slab_bytes(&e->outcome_counts) + map64_bytes(&e->outcome_counts_map);
     return bytes + e->queue_bytes;
 }
 

@@ -244,10 +244,12 @@ struct queue {
     uint64_t shared_seq;                 /* one that was among them */
     uint32_t alerts_version, dead_rules; /* how many rules hear of dead jobs, as of that version */
     struct roster by_state, by_key;      /* ranked queues alone, see engine/ranks.c */
-    struct tally totals;                 /* since it was made */
-    uint32_t tally;                      /* its place in engine.tallies, one up; 0 = none */
+    struct counters totals;              /* since it was created, up to the last step */
+    struct counters totals_at_boot;      /* those that the server found at its start */
+    uint64_t removed;                    /* jobs, since the server started */
+    uint64_t urgent;                     /* ready jobs of a priority above PRIORITY_URGENT */
+    uint32_t counted;                    /* its index in engine.counted + 1; 0 = nothing yet */
     uint64_t due_armed, prune_armed;     /* order of the valid entry in due_queues / prune_queues */
-    struct queue_counts counts;          /* by_state is derived from lists */
 };
 
 struct bulk {
@@ -297,8 +299,8 @@ struct engine {
     struct mapref uniques;                                               /* → job handle */
     struct map128 group_map, options_map, worker_map, key_map, rate_map; /* → handle */
     struct map64 nonces;                                                 /* → lease handle */
-    struct map64 fates_map;                                              /* sequence → handle */
-    struct slab fates;
+    struct map64 outcome_counts_map;                                     /* sequence → handle */
+    struct slab outcome_counts;
     struct heap leases_end, expiries;
     struct heap due_queues, prune_queues, resume_queues;
     uint32_t key_first, key_last;
@@ -328,8 +330,8 @@ struct engine {
     struct ghost ghosts[GHOSTS];
     size_t ghost_next;
 
-    struct rec_tally *tallies; /* of the step under way, one a queue */
-    size_t tally_count, tally_room;
+    struct rec_counters *counted; /* what the current step adds, one entry for each queue */
+    size_t counted_len, counted_room;
     uint32_t *trims; /* queues over their retention count */
     size_t trim_count, trim_room;
     uint32_t *doomed_queues;
@@ -577,16 +579,22 @@ void ranks_free(struct queue *q);
 /* From now on it is ranked; -ERR_NOMEM: it is not. */
 int ranks_begin(struct engine *e, struct queue *q);
 
-/* --- engine/tally.c: what happened in each queue --- */
-/* Room for this many queues that have nothing pending yet, and the bytes of all records. */
-int tally_reserve(struct engine *e, size_t queues);
-size_t tally_bytes(const struct engine *e, size_t queues);
-void tally(struct engine *e, struct queue *q, enum tally_field field, uint64_t n);
-void tally_span(struct engine *e, struct queue *q, enum tally_field field, struct wall_time from,
-                struct wall_time to);
-void tally_forget(struct engine *e, struct queue *q); /* it comes to its end */
-void tally_emit(struct engine *e);
-int tally_load(struct engine *e, uint32_t queue, const struct tally *totals);
+/* --- engine/counters.c: the counters of each queue --- */
+/* Memory for this many queues of which the step has counted nothing yet; the bytes of all records.
+ */
+int counters_reserve(struct engine *e, size_t queues);
+size_t counters_bytes(const struct engine *e, size_t queues);
+/* Counts a record of a job, before it is applied to the job. */
+void counters_record(struct engine *e, struct queue *q, const struct record *r,
+                     const struct job *before);
+struct counters counters_total(const struct engine *e, const struct queue *q);
+/* Fills in the counts since the start of the server; `total`: counters_total. */
+void counters_since_boot(const struct queue *q, const struct counters *total,
+                         struct queue_counts *ret);
+void counters_forget(struct engine *e, struct queue *q); /* the queue ceases to exist */
+void counters_emit(struct engine *e);
+int counters_load(struct engine *e, uint32_t queue, const struct counters *totals);
+void counters_boot(struct engine *e);
 
 /* --- engine/names.c: texts held once: options, groups, workers --- */
 int names_reserve(struct engine *e, size_t jobs); /* for the texts of so many */
@@ -746,14 +754,14 @@ int claim_reserve(struct engine *e, const struct live *l, const struct op_claim 
 void claim_finish(struct engine *e, struct live *l, const struct op_claim *want,
                   struct job_view *view);
 
-/* --- engine/fates.c: what happened to jobs --- */
-void fates_init(struct engine *e);
-void fates_done(struct engine *e);
+/* --- engine/outcome_counts.c: how the leases of a job ended --- */
+void outcome_counts_init(struct engine *e);
+void outcome_counts_done(struct engine *e);
 /* A lease has ended and the job still exists. */
-void fates_lease(struct engine *e, uint64_t seq, enum lease_ending how);
-void fates_requeue(struct engine *e, uint64_t seq);
-void fates_drop(struct engine *e, uint64_t seq);
-struct job_fates fates_of(const struct engine *e, const struct live *l);
+void outcome_counts_ending(struct engine *e, uint64_t seq, enum lease_ending how);
+void outcome_counts_requeue(struct engine *e, uint64_t seq);
+void outcome_counts_drop(struct engine *e, uint64_t seq);
+struct outcome_counts outcome_counts_of(const struct engine *e, const struct live *l);
 
 /* --- engine/bulk.c --- */
 int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r);

@@ -8,33 +8,27 @@
  *
  * Only a step makes events: loading and replaying do not. */
 #include "backend/local/engine/engine_impl.h"
+#include "backend/record_events.h"
 
-#define EPOCH_SHIFT 40
-
-static struct event *slot(const struct engine *e, uint64_t number)
+static struct event *event_at(const struct engine *e, uint64_t number)
 {
     return &e->events[number & e->event_mask];
 }
 
-static uint64_t oldest(const struct engine *e)
+static uint64_t event_oldest(const struct engine *e)
 {
     uint64_t room = e->config.event_ring;
     return e->event_last > room ? e->event_last - room + 1 : 1;
 }
 
-static uint64_t id_of(const struct engine *e, uint64_t number)
-{
-    return ((uint64_t)e->epoch << EPOCH_SHIFT) + number;
-}
-
-static struct event *push(struct engine *e)
+static struct event *event_push(struct engine *e)
 {
     uint64_t number = ++e->event_last;
     if (e->event_keys) {
         mem_free(e->event_keys[number & e->event_mask]);
         e->event_keys[number & e->event_mask] = NULL;
     }
-    return slot(e, number);
+    return event_at(e, number);
 }
 
 /* Keys are kept beside the ring: few stores have events of keys, and most of them few. Without
@@ -43,7 +37,7 @@ static void push_key(struct engine *e, enum event_kind kind, struct span key, ui
 {
     if (!e->event_keys)
         e->event_keys = mem_array(e->config.event_ring, sizeof(struct event_key *));
-    *push(e) = (struct event){
+    *event_push(e) = (struct event){
         .position = e->position,
         .at_ms = e->now.wall.ms,
         .subject = version,
@@ -73,7 +67,7 @@ static void push_keys(struct engine *e, const struct record *r)
  * built elsewhere first. */
 static void push_job(struct engine *e, enum event_kind kind, const struct job *j)
 {
-    struct event *v = push(e);
+    struct event *v = event_push(e);
     v->position = e->position;
     v->at_ms = e->now.wall.ms;
     v->subject = j->seq;
@@ -93,7 +87,7 @@ static void push_job(struct engine *e, enum event_kind kind, const struct job *j
 
 void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count)
 {
-    *push(e) = (struct event){
+    *event_push(e) = (struct event){
         .position = e->position,
         .at_ms = e->now.wall.ms,
         .subject = count,
@@ -105,7 +99,7 @@ void events_queue(struct engine *e, enum event_kind kind, const struct queue *q,
 void events_alert(struct engine *e, const struct alert *a, struct span queue, bool raised,
                   uint64_t value)
 {
-    *push(e) = (struct event){
+    *event_push(e) = (struct event){
         .position = e->position,
         .at_ms = e->now.wall.ms,
         .subject = value,
@@ -118,7 +112,7 @@ void events_alert(struct engine *e, const struct alert *a, struct span queue, bo
 void events_schedule(struct engine *e, enum event_kind kind, const struct schedule *s,
                      const struct live *job)
 {
-    struct event *v = push(e);
+    struct event *v = event_push(e);
     *v = (struct event){
         .position = e->position,
         .at_ms = e->now.wall.ms,
@@ -139,53 +133,22 @@ void events_schedule(struct engine *e, enum event_kind kind, const struct schedu
                         span_text(schedule_error_name(s->state.error)));
 }
 
-/* Every rise of a queue's depth is one job's, so whoever looks after each of them misses neither
- * the mark nor that the depth had fallen below nine tenths of it. */
+/* Called after every record of a job: each rise of the depth is one job's. */
 void events_depth(struct engine *e, struct queue *q)
 {
     uint64_t depth = q->lists[STATE_READY].count + q->lists[STATE_SCHEDULED].count;
-    uint64_t mark = q->policy.warn_depth;
-    if (q->deep && (mark == 0 || depth < mark - mark / 10))
-        q->deep = false;
-    if (q->deep || mark == 0 || depth < mark)
-        return;
-    q->deep = true;
-    events_queue(e, EVENT_QUEUE_DEEP, q, depth);
+    if (depth_warns(q->policy.warn_depth, depth, &q->deep))
+        events_queue(e, EVENT_QUEUE_DEEP, q, depth);
 }
-
-static enum event_kind back_kind(uint8_t reason)
-{
-    if (reason == REASON_FAILED || reason == REASON_TIMED_OUT)
-        return EVENT_RETRIED;
-    return reason == REASON_LEASE_EXPIRED ? EVENT_CRASHED : EVENT_RELEASED;
-}
-
-/* By kind of record, one up; 0 = none. Those about queues come from where they are made. */
-static const uint8_t kinds[UINT8_MAX + 1] = {
-    [REC_JOB_NEW] = 1 + EVENT_ENQUEUED,
-    [REC_JOB_READY] = 1 + EVENT_READY,
-    [REC_JOB_CLAIMED] = 1 + EVENT_CLAIMED,
-    [REC_JOB_BACK] = 1 + EVENT_RELEASED,
-    [REC_JOB_DONE] = 1 + EVENT_DONE,
-    [REC_JOB_DEAD] = 1 + EVENT_DEAD,
-    [REC_JOB_CANCELLED] = 1 + EVENT_CANCELLED,
-    [REC_JOB_REQUEUED] = 1 + EVENT_REQUEUED,
-    [REC_JOB_PATCHED] = 1 + EVENT_PATCHED,
-    [REC_JOB_CANCEL_REQUESTED] = 1 + EVENT_CANCEL_REQUESTED,
-    [REC_JOB_PROGRESS] = 1 + EVENT_PROGRESS,
-};
 
 void events_record(struct engine *e, const struct record *r)
 {
-    unsigned found = kinds[(uint8_t)r->kind]; /* a kind is one byte on disk */
-    if (!found) {
+    enum event_kind kind = record_event(r);
+    if (kind == EVENT_KIND_COUNT) {
         if (r->kind >= REC_KV_SET && r->kind <= REC_KV_FROM_JOB)
             push_keys(e, r);
         return;
     }
-    enum event_kind kind = found - 1;
-    if (r->kind == REC_JOB_BACK)
-        kind = back_kind(r->job_back.reason);
     const struct job *j = &r->job_new.job;
     if (r->kind != REC_JOB_NEW) {
         /* The sequence is the first member of each of these; applying it has just found the job. */
@@ -250,10 +213,10 @@ static struct span name_of(const struct engine *e, uint32_t queue)
 
 void engine_events_durable(struct engine *e, uint64_t position)
 {
-    uint64_t first = oldest(e);
+    uint64_t first = event_oldest(e);
     while (e->event_durable < e->event_last) {
         uint64_t next = e->event_durable + 1 > first ? e->event_durable + 1 : first;
-        if (slot(e, next)->position > position)
+        if (event_at(e, next)->position > position)
             return;
         e->event_durable = next;
     }
@@ -261,15 +224,15 @@ void engine_events_durable(struct engine *e, uint64_t position)
 
 uint64_t engine_events_last(const struct engine *e)
 {
-    return id_of(e, e->event_durable);
+    return event_id(e->epoch, e->event_durable);
 }
 
 static void tell(const struct engine *e, uint64_t number, struct backend_event *ret)
 {
-    const struct event *v = slot(e, number);
+    const struct event *v = event_at(e, number);
     struct job counts = {.failures = v->failures, .crashes = v->crashes, .state = v->state};
     *ret = (struct backend_event){
-        .id = id_of(e, number),
+        .id = event_id(e->epoch, number),
         .kind = v->kind,
         .at = {v->at_ms},
         .seq = v->id_hi ? v->subject : 0,
@@ -298,13 +261,13 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
 size_t engine_events(const struct engine *e, uint64_t after, uint64_t mask,
                      struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
-    uint64_t number = oldest(e);
+    uint64_t number = event_oldest(e);
     size_t n = 0;
-    *ret_oldest = id_of(e, number);
+    *ret_oldest = event_id(e->epoch, number);
     if (after >= *ret_oldest)
-        number = after - id_of(e, 0) + 1;
+        number = after - event_id(e->epoch, 0) + 1;
     for (; n < max && number <= e->event_durable; number++)
-        if (!mask || mask >> slot(e, number)->kind & 1)
+        if (!mask || mask >> event_at(e, number)->kind & 1)
             tell(e, number, &out[n++]);
     return n;
 }

@@ -240,8 +240,8 @@ void jobs_ranked(struct engine *e, const struct live *l, const struct job *befor
         return;
     /* Whoever takes it off the list goes by the new priority. */
     struct queue *q = queue_of(e, l);
-    q->counts.urgent -= before->priority > PRIORITY_URGENT;
-    q->counts.urgent += l->job.priority > PRIORITY_URGENT;
+    q->urgent -= before->priority > PRIORITY_URGENT;
+    q->urgent += l->job.priority > PRIORITY_URGENT;
 }
 
 /* What a job in its present state adds to: list, counters, keys, heaps. */
@@ -253,7 +253,7 @@ static void enter_state(struct engine *e, uint32_t handle)
     joblist_append(e, &q->lists[state], handle);
     e->by_state[state]++;
     ranks_entered(q, &l->job);
-    q->counts.urgent += urgent(&l->job);
+    q->urgent += urgent(&l->job);
     if (state_lives(state))
         e->live++;
     if (l->extra)
@@ -275,7 +275,7 @@ static void leave_state(struct engine *e, uint32_t handle, uint8_t state)
     joblist_remove(e, &q->lists[state], handle, state);
     e->by_state[state]--;
     ranks_left(q, &l->job, state);
-    q->counts.urgent -= state == STATE_READY && l->job.priority > PRIORITY_URGENT;
+    q->urgent -= state == STATE_READY && l->job.priority > PRIORITY_URGENT;
     if (state_lives(state))
         e->live--;
     if (l->extra)
@@ -401,7 +401,7 @@ void jobs_drop(struct engine *e, uint32_t handle)
         holds_job_ended(e, l->job.seq);
     if (e->memo_seq == l->job.seq)
         e->memo_seq = 0;
-    fates_drop(e, l->job.seq);
+    outcome_counts_drop(e, l->job.seq);
     seqdir_drop(&e->dir, l->job.seq);
     slab_give(&e->jobs, handle);
 }

@@ -22,9 +22,9 @@ static int load_queue(void *ctx, const struct rec_queue_put *queue, bool gone)
     return err || !gone ? err : queues_apply_gone(e, queue->queue);
 }
 
-static int load_tally(void *ctx, uint32_t queue, const struct tally *totals)
+static int load_counters(void *ctx, uint32_t queue, const struct counters *totals)
 {
-    return tally_load(ctx, queue, totals);
+    return counters_load(ctx, queue, totals);
 }
 
 static int load_bulk(void *ctx, const struct stored_bulk *bulk)
@@ -55,17 +55,12 @@ static int reserve_indexes(struct engine *e, struct queue *q)
     return err;
 }
 
-/* What the holder of the newest token said, as far as the row still tells. */
-static void remember_word(struct engine *e, const struct stored_job *j)
+/* The report of the holder of the newest token, as far as the row still shows it. */
+static void load_report(struct engine *e, const struct stored_job *j)
 {
-    uint8_t state = j->job.state;
-    bool failed = j->job.reason == REASON_FAILED || j->job.reason == REASON_REJECTED;
-    uint8_t word = state == STATE_DONE                ? OP_ACK
-                   : failed                           ? OP_FAIL
-                   : j->job.reason == REASON_RELEASED ? OP_RELEASE
-                                                      : OP_TICK;
-    if (word != OP_TICK && j->token.counter)
-        ended_put(e, j->job.seq, j->token, word, state, j->job.run_at);
+    uint8_t kind = j->job.state == STATE_DONE ? OP_ACK : reason_report(j->job.reason);
+    if (kind != OP_TICK && j->token.counter)
+        ended_put(e, j->job.seq, j->token, kind, j->job.state, j->job.run_at);
 }
 
 static int load_lease(struct engine *e, uint32_t handle, const struct stored_job *j)
@@ -93,7 +88,7 @@ static int load_job(void *ctx, const struct stored_job *j)
     if (!err && j->job.state == STATE_RUNNING)
         err = load_lease(e, handle, j);
     else if (!err)
-        remember_word(e, j);
+        load_report(e, j);
     seqs_seen(e, j->job.seq);
     return err;
 }
@@ -163,7 +158,7 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .ctx = e,
         .meta = load_meta,
         .queue = load_queue,
-        .tally = load_tally,
+        .counters = load_counters,
         .bulk = load_bulk,
         .job = load_job,
         .key = load_key,

@@ -411,7 +411,7 @@ static void doom_states(struct engine *e, struct queue *q, unsigned states)
         e->by_state[s] -= q->lists[s].count;
         ranks_doomed(q, s);
         if (s == STATE_READY)
-            q->counts.urgent = 0;
+            q->urgent = 0;
         doom_list(e, q, &q->lists[s]);
     }
     heap_done(&q->ready);
@@ -462,7 +462,7 @@ int queues_apply_end(struct engine *e, uint32_t number)
             e->trims[i] = e->trims[--e->trim_count];
             break;
         }
-    tally_forget(e, q);
+    counters_forget(e, q);
     number_leave(e, q);
     if (e->out)
         events_keep_name(e, q);
@@ -659,9 +659,10 @@ int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret)
         .created_at = q->created_at,
         .updated_at = q->updated_at,
         .paused_until = q->paused_until,
-        .counts = q->counts,
-        .totals = q->totals,
+        .totals = counters_total(e, q),
     };
+    counters_since_boot(q, &ret->totals, &ret->counts);
+    ret->counts.urgent = q->urgent;
     for (int s = 0; s < STATE_COUNT; s++)
         ret->counts.by_state[s] = q->lists[s].count;
     ret->counts.oldest_ready_ms = oldest_ready_ms(e, q);

@@ -111,12 +111,12 @@ static void engine_report_keep(struct ops *o, const struct job *j, struct job_to
 
 static void engine_count_ending(struct ops *o, struct job *j, enum lease_ending how)
 {
-    fates_lease(engine_of(o), j->seq, how);
+    outcome_counts_ending(engine_of(o), j->seq, how);
 }
 
 static void engine_count_requeue(struct ops *o, struct job *j)
 {
-    fates_requeue(engine_of(o), j->seq);
+    outcome_counts_requeue(engine_of(o), j->seq);
 }
 
 static struct job *engine_claimed_by(struct ops *o, uint64_t nonce)
@@ -536,9 +536,7 @@ static void engine_commit(struct ops *o, struct job *j, const struct record *rec
         return;
     }
     engine_emit(e, rec);
-    if (rec->kind == REC_JOB_DONE)
-        queue_at(e, j->queue)->counts.acked++;
-    else if (rec->kind == REC_JOB_EXTENDED)
+    if (rec->kind == REC_JOB_EXTENDED)
         leases_extended(e, lease_at(e, live_of(j)->lease));
     else if (rec->kind == REC_JOB_CANCEL_REQUESTED)
         leases_cancel_requested(e, lease_at(e, live_of(j)->lease));

@@ -133,10 +133,9 @@ static int check_queue(struct recount *c, const struct queue *q)
                            q->number);
     if (!err)
         err = check_ranks(c, q);
-    if (!err && !q->gone && q->counts.urgent != c->urgent)
+    if (!err && !q->gone && q->urgent != c->urgent)
         err = err_note_set(c->note, -ERR_CORRUPT, "queue %u counts %llu urgent jobs, has %llu",
-                           q->number, (unsigned long long)q->counts.urgent,
-                           (unsigned long long)c->urgent);
+                           q->number, (unsigned long long)q->urgent, (unsigned long long)c->urgent);
     for (uint32_t at = q->doomed.head; !err && at; at = live_at(c->e, at)->next) {
         if (!jobs_doomed(c->e, live_at(c->e, at)))
             err = wrong(c, "is listed for removal but lives", live_at(c->e, at)->job.seq);
@@ -341,7 +340,7 @@ static uint64_t hash_queue(const struct engine *e, const struct queue *q)
     h = state_mix_span(h, span_of(q->texts, q->owner_len + q->note_len + q->attributes_len));
     h = state_mix(state_mix(h, (uint64_t)q->paused_until.ms), (uint64_t)q->updated_at.ms);
     h = hash_policy(h, &q->policy);
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         h = state_mix(h, q->totals.of[i]);
     uint64_t jobs = hash_list(e, &q->doomed);
     for (int s = 0; s < STATE_COUNT; s++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues, bulk actions and idempotency keys in memory, and the walk over the records of a frame.
+/* Queues, bulk actions and idempotency keys in memory, and the loop over the records of a frame.
  *
- * A frame is read as a whole before the first record is applied. What can still fail half-way is
- * memory, or a record that contradicts the state; both are fatal to the caller. */
+ * A frame is read completely before the first record is applied. After that only two things can
+ * fail: an allocation, and a record that contradicts the state. Both are fatal to the caller. */
 #include <inttypes.h>
 
 #include "backend/local/memory/store_memory.h"
@@ -11,7 +11,7 @@
 
 /* ---- queues ---- */
 
-/* Where the queue is, or would be. */
+/* Index of the queue, or the index at which it would be inserted. */
 static size_t queue_place(const struct store_memory *m, uint32_t number)
 {
     size_t low = 0, high = m->queue_count;
@@ -107,13 +107,7 @@ static int queue_purged(struct store_memory *m, const struct rec_purged *r, stru
     return rc;
 }
 
-static void tally_into(struct tally *to, const struct tally *add)
-{
-    for (int i = 0; i < TALLY_COUNT; i++)
-        to->of[i] += add->of[i];
-}
-
-/* The place of the hour, made when it is new; what is too old goes. */
+/* The entry of the hour, which is created if it is new; entries that are too old are removed. */
 static int hour_place(struct kept_queue *q, uint32_t hour, struct hour_view **ret)
 {
     uint32_t old = 0, at = q->hour_count;
@@ -138,7 +132,8 @@ static int hour_place(struct kept_queue *q, uint32_t hour, struct hour_view **re
     return 0;
 }
 
-static int queue_tally(struct store_memory *m, const struct rec_tally *r, struct err_note *note)
+static int queue_counters(struct store_memory *m, const struct rec_counters *r,
+                          struct err_note *note)
 {
     struct kept_queue *q;
     struct hour_view *hour;
@@ -147,8 +142,8 @@ static int queue_tally(struct store_memory *m, const struct rec_tally *r, struct
         rc = hour_place(q, r->hour, &hour);
     if (rc != 0)
         return rc;
-    tally_into(&q->totals, &r->add);
-    tally_into(&hour->tally, &r->add);
+    counters_add(&q->totals, &r->add);
+    counters_add(&hour->counters, &r->add);
     return 0;
 }
 
@@ -250,7 +245,7 @@ static int keys_gone(struct store_memory *m, const struct rec_keys_gone *r, stru
             return err_note_set(note, -ERR_CORRUPT, "a list of keys cannot be read");
         size_t slot = (size_t)map128_get(&m->keys_by_hash, gone.key);
         if (slot == 0 || m->keys[slot - 1].key.expires_at.ms != gone.expires_at.ms)
-            return err_note_set(note, -ERR_CORRUPT, "a key that has expired is not there");
+            return err_note_set(note, -ERR_CORRUPT, "a key that has expired does not exist");
         key_drop(m, slot - 1);
     }
     return 0;
@@ -276,8 +271,8 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
         return queue_end(m, &r->queue, note);
     case REC_PURGED:
         return queue_purged(m, &r->purged, note);
-    case REC_TALLY:
-        return queue_tally(m, &r->tally, note);
+    case REC_COUNTERS:
+        return queue_counters(m, &r->counters, note);
     case REC_BULK_BEGIN:
         return bulk_begin(m, &r->bulk_begin, note);
     case REC_BULK_STEP:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs in memory, and what records do to them. */
+/* Jobs in memory, and how records change them. */
 #include "backend/local/memory/store_memory.h"
 
 #include <inttypes.h>
@@ -94,7 +94,7 @@ static void attempts_trim(struct store_memory *m, struct kept_job *k)
     last->older = NULL;
 }
 
-/* Texts of the view are copied. */
+/* Copies the texts of the view. */
 static int attempt_keep(struct store_memory *m, struct kept_job *k, const struct attempt_view *view)
 {
     struct kept_attempt *a = mem_zalloc(sizeof *a + view->worker.len + view->error.len);
@@ -123,7 +123,7 @@ static struct attempt_view ended_view(const struct kept_job *k, const struct att
                                  .error = end->error};
 }
 
-/* Before the record is applied: the job still says who works on it. */
+/* Called before the record is applied: the job still names its worker. */
 static int attempt_note(struct store_memory *m, struct kept_job *k, const struct record *r)
 {
     struct attempt_end end;
@@ -133,7 +133,7 @@ static int attempt_note(struct store_memory *m, struct kept_job *k, const struct
     return attempt_keep(m, k, &view);
 }
 
-/* ---- what hangs off a job ---- */
+/* ---- blocks that belong to a job ---- */
 
 static void outcome_free(struct kept_outcome *o)
 {
@@ -206,7 +206,7 @@ static int error_set(struct kept_job *k, uint8_t kind, struct span error)
     return 0;
 }
 
-/* An attempt that ends without an error leaves the last one. */
+/* An attempt that ends without an error leaves the last error. */
 static int error_ended(struct kept_job *k, uint8_t kind, struct span error)
 {
     return error.len ? error_set(k, kind, error) : 0;
@@ -262,7 +262,7 @@ int job_new(struct store_memory *m, const struct rec_job_new *r, struct err_note
     if (rc != 0)
         return rc;
     if (job_of(m, seq) || r->payload.len != r->job.payload_bytes)
-        return err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " is made twice or has lost bytes",
+        return err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " is created twice or lacks bytes",
                             seq);
     uint32_t handle = slab_take(&m->jobs);
     if (!handle)
@@ -311,7 +311,7 @@ static int job_back(struct kept_job *k, const struct rec_job_back *r)
 static int job_done(struct kept_job *k, const struct rec_job_done *r)
 {
     int rc = apply_done(&k->job, r);
-    k->lease_ms = 0; /* who did it stays */
+    k->lease_ms = 0; /* the worker's name stays */
     k->limits = (struct lease_limits){0};
     return rc ? rc : result_set(k, r->result_kind, r->result);
 }
@@ -333,7 +333,7 @@ static int job_cancelled(struct kept_job *k, const struct rec_job_cancelled *r)
 static int job_attempt(struct store_memory *m, struct kept_job *k, const struct rec_job_attempt *r)
 {
     struct attempt_end end;
-    if (attempt_comes(&k->job, r, &end, &k->started_at))
+    if (attempt_import(&k->job, r, &end, &k->started_at))
         return worker_set(k, r->worker);
     k->started_at = r->started_at;
     struct attempt_view view = ended_view(k, &end);
@@ -349,7 +349,7 @@ static int job_patched(struct kept_job *k, const struct rec_job_patched *r)
     return rc;
 }
 
-/* A new block with the old texts, where they stay. */
+/* Builds a new block with the old texts where they do not change. */
 static int job_noted(struct kept_job *k, const struct rec_job_noted *r)
 {
     int rc = apply_noted(&k->job, r);
@@ -407,7 +407,7 @@ static void job_remove(struct store_memory *m, struct kept_job *k)
     slab_give(&m->jobs, handle);
 }
 
-/* All of the list must be there before the first of it goes. */
+/* All jobs of the list must exist before the first is removed. */
 int jobs_gone(struct store_memory *m, const struct rec_jobs_gone *r, struct err_note *note)
 {
     for (int removing = 0; removing < 2; removing++) {

@@ -14,14 +14,14 @@ static struct span key_of(const struct kept_kv *k)
     return span_of(k->key, k->key_len);
 }
 
-/* ---- where keys are ---- */
+/* ---- finding keys ---- */
 
 struct place {
-    size_t block, item; /* the first key that is not less than the one looked for */
+    size_t block, item; /* the first key that is not less than the key searched for */
     bool found;
 };
 
-/* The last block whose first key is not greater; 0 when there is none. */
+/* The last block whose first key is not greater; 0 if there is no such block. */
 static size_t block_find(const struct store_memory *m, struct span key)
 {
     size_t low = 0, high = m->kv_block_count;
@@ -71,7 +71,7 @@ static int block_insert(struct store_memory *m, size_t at)
     return 0;
 }
 
-/* Half of a full block goes to a new one behind it. */
+/* Moves half of a full block to a new one behind it. */
 static int block_split(struct store_memory *m, struct place *p)
 {
     int rc = block_insert(m, p->block + 1);
@@ -191,7 +191,7 @@ static int kv_gone(struct store_memory *m, const struct rec_kv_gone *r, struct e
         int rc = record_span_next(&list, &key);
         struct place p = rc == 0 ? find(m, key) : (struct place){0};
         if (!p.found)
-            return err_note_set(note, -ERR_CORRUPT, "a key that is gone was not there");
+            return err_note_set(note, -ERR_CORRUPT, "a record deletes a key that does not exist");
         take_out(m, p);
     }
     return 0;
@@ -283,7 +283,7 @@ int memory_kv_get(struct store_reader *r, struct kv_view *views, uint32_t count,
     return rc;
 }
 
-/* A walk from key to key, in either direction. */
+/* Visits keys in order, in either direction. */
 struct walk {
     const struct store_memory *m;
     struct place p;

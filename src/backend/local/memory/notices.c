@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules, what they have raised, notices and breakers in memory: each is the record that made
- * it, in the order in which a load gives them. */
+/* Alert rules, what they have raised, notices and breakers in memory. Each is stored as the record
+ * that created it, in the order in which a load returns them. */
 #include "backend/local/memory/store_memory.h"
 #include "base/mem.h"
 
@@ -44,7 +44,7 @@ static struct kept_record *find(const struct kept_records *all, const struct rec
     return found ? all->list[at] : NULL;
 }
 
-/* ---- coming and going ---- */
+/* ---- adding and removing ---- */
 
 #define SPANS_MAX 4
 
@@ -83,7 +83,7 @@ static void remove_at(struct kept_records *all, size_t at)
     memmove(all->list + at, all->list + at + 1, (all->count - at) * sizeof all->list[0]);
 }
 
-/* A copy of the record, in its place; one that is there makes way. */
+/* Stores a copy of the record, in order; it replaces an earlier one with the same key. */
 static int put(struct kept_records *all, const struct record *r)
 {
     struct record copy = *r;
@@ -115,7 +115,7 @@ static int put(struct kept_records *all, const struct record *r)
 static int drop(struct kept_records *all, const struct record *r, struct err_note *note)
 {
     if (!find(all, r))
-        return err_note_set(note, -ERR_CORRUPT, "what it removes is not there");
+        return err_note_set(note, -ERR_CORRUPT, "what it removes does not exist");
     remove_at(all, place_of(all, r));
     return 0;
 }
@@ -137,7 +137,7 @@ static void drop_of(struct kept_records *all, struct span alert)
 static int alert_put(struct store_memory *m, const struct record *r)
 {
     struct record kept = *r;
-    kept.alert_put.anew = false; /* what the rule is, not what the change did */
+    kept.alert_put.anew = false; /* store the rule, not the effect of the change */
     int rc = put(&m->records[KEPT_ALERTS], &kept);
     if (rc == 0 && r->alert_put.anew)
         drop_of(&m->records[KEPT_RAISED], r->alert_put.name);
@@ -159,7 +159,7 @@ static int notice_tried(struct store_memory *m, const struct record *r, struct e
     struct record key = {.kind = REC_NOTICE_NEW, .notice_new = {.number = r->notice_tried.number}};
     struct kept_record *k = find(&m->records[KEPT_NOTICES], &key);
     if (!k)
-        return err_note_set(note, -ERR_CORRUPT, "there is no such notice");
+        return err_note_set(note, -ERR_CORRUPT, "the notice does not exist");
     if (bytes_replace(&k->error, r->notice_tried.error) != 0)
         return -ERR_NOMEM;
     k->tried = *r;
@@ -207,7 +207,7 @@ int memory_apply_notice(struct store_memory *m, const struct record *r, struct e
 
 /* ---- loading ---- */
 
-/* How a notice stands that was never tried. */
+/* The state of a notice that was never tried. */
 static struct record untried(const struct record *r)
 {
     return (struct record){.kind = REC_NOTICE_TRIED,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What readers see of the memory store: bodies, history, lists.
  *
- * It runs on the thread that does everything else, so each call does a bounded step of work: a list
- * that finds little stops early and gives a cursor. */
+ * It runs on the thread that does everything else, so each call does a bounded amount of work: a
+ * list that finds little stops early and returns a cursor. */
 #include "backend/local/memory/store_memory.h"
 #include "backend/local/store_attempts.h"
 #include "base/check.h"
@@ -11,8 +11,8 @@
 #include "core/limits.h"
 #include "core/progress.h"
 
-/* Jobs, or sequences, or attempts that one call is willing to look at: some milliseconds. */
-#define LOOKS_MAX 20000
+/* How many jobs, sequences or attempts one call examines at most: some milliseconds. */
+#define EXAMINED_MAX 20000
 
 struct reader_memory {
     struct store_reader base;
@@ -35,7 +35,7 @@ static const struct kept_queue *queue_named(const struct store_memory *m, struct
     return NULL;
 }
 
-/* The job's queue when the job exists for readers, else NULL. */
+/* The job's queue if the job exists for readers; otherwise NULL. */
 static const struct kept_queue *shown_in(const struct store_memory *m, const struct job *j)
 {
     const struct kept_queue *q = queue_of(m, j->queue);
@@ -77,7 +77,7 @@ static int attempt_copy(const struct kept_job *k, struct span queue, struct aren
     return rc ? rc : span_copy(arena, v->error, &v->error);
 }
 
-/* Filled from the end: the newest is known first. */
+/* Filled from the end, because the newest is known first. */
 static int attempts_read(const struct kept_job *k, struct span queue, struct arena *arena,
                          struct stored_body *ret)
 {
@@ -119,7 +119,7 @@ static int body_read(const struct kept_job *k, bool texts_only, struct arena *ar
     int rc = span_copy(arena, span_of(k->payload, payload), &ret->payload);
     if (rc == 0 && k->extra)
         rc = extra_read(arena, k, &ret->extra);
-    if (rc == 0) /* the keys hang off the job itself, not its extra */
+    if (rc == 0) /* the keys belong to the job itself, not to its extra */
         rc = span_copy(arena, span_of(k->undelivered, k->undelivered_len), &ret->extra.undelivered);
     if (rc != 0 || !o)
         return rc;
@@ -149,7 +149,7 @@ static int memory_read(struct store_reader *r, const struct store_query *query, 
     return rc;
 }
 
-/* ---- what went wrong ---- */
+/* ---- failed attempts ---- */
 
 static int memory_exceptions(struct store_reader *r, const struct op_exceptions *query,
                              struct arena *arena, struct attempt_view **ret, uint32_t *ret_count)
@@ -162,7 +162,7 @@ static int memory_exceptions(struct store_reader *r, const struct op_exceptions 
     int rc = views ? 0 : -ERR_NOMEM;
     for (const struct kept_attempt *a = m->wrong; a && rc == 0 && count < limit;
          a = a->wrong_older) {
-        if (looks++ == LOOKS_MAX)
+        if (looks++ == EXAMINED_MAX)
             break;
         const struct kept_job *k = job_of(m, a->view.seq);
         const struct kept_queue *q = k ? shown_in(m, &k->job) : NULL;
@@ -208,7 +208,7 @@ static int view_make(const struct kept_job *k, const struct kept_queue *q, bool 
         ret->token = k->token;
         ret->lease_ms = k->lease_ms;
         ret->limits = k->limits;
-        ret->lease_left_ms = -1; /* the engine knows */
+        ret->lease_left_ms = -1; /* only the engine knows it */
         rc = span_copy(arena, span_of(k->worker, k->worker_len), &ret->worker);
     }
     if (rc != 0 || !want_body)
@@ -225,11 +225,12 @@ static int view_make(const struct kept_job *k, const struct kept_queue *q, bool 
     return rc;
 }
 
-/* From the first job towards seq: the first one at or after it, or 0 when that is out of reach. */
+/* Searches from the first job towards seq: the first job at or after it, or 0 if it is too far
+ * away. */
 static uint32_t reach_up(const struct store_memory *m, uint64_t seq)
 {
     uint32_t handle = m->first;
-    for (uint32_t n = 0; n < LOOKS_MAX && handle; n++) {
+    for (uint32_t n = 0; n < EXAMINED_MAX && handle; n++) {
         const struct kept_job *k = job_at(m, handle);
         if (k->job.seq >= seq)
             return handle;
@@ -238,11 +239,12 @@ static uint32_t reach_up(const struct store_memory *m, uint64_t seq)
     return 0;
 }
 
-/* From the last job towards seq: the last one at or before it, or 0 when that is out of reach. */
+/* Searches from the last job towards seq: the last job at or before it, or 0 if it is too far
+ * away. */
 static uint32_t reach_down(const struct store_memory *m, uint64_t seq)
 {
     uint32_t handle = m->last;
-    for (uint32_t n = 0; n < LOOKS_MAX && handle; n++) {
+    for (uint32_t n = 0; n < EXAMINED_MAX && handle; n++) {
         const struct kept_job *k = job_at(m, handle);
         if (k->job.seq <= seq)
             return handle;
@@ -251,12 +253,12 @@ static uint32_t reach_down(const struct store_memory *m, uint64_t seq)
     return 0;
 }
 
-/* A sequence may lie in a wide hole: its neighbour is looked for by number, then from both ends. */
+/* A sequence may be in a wide gap: its neighbour is searched for by number, then from both ends. */
 static uint32_t chain_find(const struct store_memory *m, uint64_t seq, bool back,
                            uint64_t *ret_cursor)
 {
     uint32_t handle = 0;
-    for (uint32_t i = 0; i < LOOKS_MAX && !handle; i++)
+    for (uint32_t i = 0; i < EXAMINED_MAX && !handle; i++)
         handle = seqdir_get(&m->by_seq, back ? seq - i : seq + i);
     if (handle)
         return handle;
@@ -264,11 +266,11 @@ static uint32_t chain_find(const struct store_memory *m, uint64_t seq, bool back
         return back ? job_at(m, handle)->prev : handle;
     if ((handle = reach_down(m, seq)))
         return back ? handle : job_at(m, handle)->next;
-    *ret_cursor = back ? seq - LOOKS_MAX + 1 : seq + LOOKS_MAX - 1;
+    *ret_cursor = back ? seq - EXAMINED_MAX + 1 : seq + EXAMINED_MAX - 1;
     return 0;
 }
 
-/* Where the page begins; 0 with a cursor when even that took a step of its own. */
+/* The first job of the page; 0 with a cursor if even this search used up the limit. */
 static uint32_t list_start(const struct store_memory *m, const struct op_list *q,
                            uint64_t *ret_cursor)
 {
@@ -296,13 +298,13 @@ static bool list_past(const struct op_list *q, uint64_t seq)
                            : q->filter.seq_max != 0 && seq > q->filter.seq_max;
 }
 
-/* Bytes of the newest view, for the bound of a page. */
+/* Bytes of the newest view, for the limit of a page. */
 static size_t view_bytes(const struct job_view *views, uint32_t count)
 {
     return count > 0 ? views[count - 1].payload.len + views[count - 1].result.len : 0;
 }
 
-/* Fills the page, which ends early when its bodies reach LIMIT_ANSWER_BYTES; one job more says
+/* Fills the page, which ends early when its bodies reach LIMIT_ANSWER_BYTES; one more job shows
  * whether there is another page. */
 static int list_page(const struct store_memory *m, const struct op_list *query,
                      const struct job_filter *filter, uint32_t limit, struct arena *arena,
@@ -326,7 +328,7 @@ static int list_page(const struct store_memory *m, const struct op_list *query,
         if (rc != 0)
             return rc;
         bytes += match ? view_bytes(views, *ret_count) : 0;
-        if (looks == LOOKS_MAX && handle) {
+        if (looks == EXAMINED_MAX && handle) {
             *ret_cursor = k->job.seq;
             break;
         }
@@ -347,7 +349,7 @@ static int memory_list(struct store_reader *r, const struct op_list *query, stru
         return -ERR_NOMEM;
     if (q)
         filter.queue = q->put.queue;
-    /* What is returned may lie where the query is. */
+    /* The result may be stored where the query is. */
     uint32_t count = 0;
     uint64_t cursor = 0;
     int rc = query->queue.len && !q

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules in memory, and which job a trigger gave an item to. */
+/* Schedules in memory, and the job to which a trigger gave an item. */
 #include <inttypes.h>
 
 #include "backend/local/memory/store_memory.h"

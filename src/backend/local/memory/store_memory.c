@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store of memory: and of the simulator: the same records, kept in memory.
+/* The store of memory: and of the simulator: the same records, stored in memory.
  *
- * It is the plain reading of every record and the measure for the SQLite store. */
+ * It applies every record in the most direct way and is the reference for the SQLite store. */
 #include <stdlib.h>
 
 #include "backend/local/memory/store_memory.h"
@@ -69,7 +69,7 @@ static int number_order(int64_t a, int64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* Ties as SQLite orders them: numbers with a sign. */
+/* Compares signed numbers, because SQLite orders equal keys this way. */
 static int key_order(const void *a, const void *b)
 {
     const struct rec_key_new *x = a, *y = b;
@@ -106,7 +106,7 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
     for (size_t i = 0; i < m->queue_count && rc == 0; i++)
         rc = !m->queues[i].hours
                  ? 0
-                 : sink->tally(sink->ctx, m->queues[i].put.queue, &m->queues[i].totals);
+                 : sink->counters(sink->ctx, m->queues[i].put.queue, &m->queues[i].totals);
     for (size_t i = 0; i < m->bulk_count && rc == 0; i++)
         rc = sink->bulk(sink->ctx, &m->bulks[i].bulk);
     if (rc == 0)

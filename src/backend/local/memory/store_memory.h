@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the memory store, shared by its own files.
+/* Internals of the memory store, shared by its own files.
  *
  *   store_memory.c         open, close, load
  *   memory/jobs.c    jobs and the records about them
- *   memory/apply.c   queues, bulk actions, keys; the walk over the records of a frame
+ *   memory/apply.c   queues, bulk actions, keys; the loop over the records of a frame
  *   memory/notices.c alert rules, notices, breakers
  *   memory/schedules.c  schedules, links
  *   memory/read.c    bodies, lists, history
  *   memory/kv.c      the key-value store: all of it
  *
- * Jobs are slab records found by sequence and chained by rising sequence; what few jobs have hangs
- * off them in blocks of their own. A job that no longer exists (purged generation, deleted queue)
- * stays in the chain, is loaded, and is hidden from readers until REC_JOBS_GONE takes it out. */
+ * Jobs are slab records found by sequence and linked by increasing sequence; the fields that few
+ * jobs have are in separate blocks. A job that no longer exists (purged generation, deleted queue)
+ * stays in the list, is loaded, and is hidden from readers until REC_JOBS_GONE removes it. */
 #pragma once
 
 #include "backend/local/store.h"
@@ -26,21 +26,22 @@ struct kept_outcome {
     size_t result_len, error_len;
 };
 
-/* What its workers reported while they worked (core/progress.h). */
+/* What its workers reported during the attempt (core/progress.h). */
 struct kept_report {
     char *progress, *log; /* NULL = none */
     size_t progress_len, log_len;
 };
 
-/* An attempt that ended otherwise than by an ack; worker and error are behind the struct. */
+/* An attempt that did not end by an ack; worker and error follow the struct. */
 struct kept_attempt {
     struct attempt_view view;   /* without queue and id */
     struct kept_attempt *older; /* of the same job */
-    /* Failed and crashed ones of all jobs, in the order they ended; NULL = end, or not one. */
+    /* Failed and crashed attempts of all jobs, in the order in which they ended; NULL = end, or not
+     * in this list. */
     struct kept_attempt *wrong_older, *wrong_newer;
 };
 
-/* What few jobs have, as job_extra_put writes it. */
+/* The fields that few jobs have, as job_extra_put writes them. */
 struct kept_extra {
     uint32_t len;
     uint8_t bytes[];
@@ -51,9 +52,9 @@ struct kept_job {
     struct job_token token;
     uint32_t lease_ms;
     struct lease_limits limits;  /* running */
-    uint32_t prev, next;         /* handles, by rising sequence; 0 = end */
+    uint32_t prev, next;         /* handles, by increasing sequence; 0 = end */
     struct wall_time started_at; /* of the newest attempt; 0 = never claimed */
-    struct job_ref holder;       /* the last trigger's job that took it; seq 0 = none */
+    struct job_ref holder;       /* the job of the last trigger that took it; seq 0 = none */
     uint32_t worker_len;
     char *worker;                  /* NULL = none */
     char *payload;                 /* job.payload_bytes; NULL = none */
@@ -73,8 +74,8 @@ struct kept_kv {
     char *key, *value; /* value: NULL = empty */
 };
 
-/* Keys in their order, in blocks of at most KV_BLOCK: no change moves more than a block and the
- * list of blocks. */
+/* Keys in order, in blocks of at most KV_BLOCK: a change moves no more than a block and the list of
+ * blocks. */
 #define KV_BLOCK 512
 struct kv_block {
     uint32_t count; /* ≥ 1 */
@@ -85,8 +86,8 @@ struct kept_queue {
     struct rec_queue_put put;
     char *texts; /* what put's spans point to */
     bool gone;
-    struct tally totals;     /* since it was made */
-    struct hour_view *hours; /* by rising hour, the newest HISTORY_HOURS */
+    struct counters totals;  /* since it was created */
+    struct hour_view *hours; /* by increasing hour, the newest HISTORY_HOURS */
     uint32_t hour_count;
 };
 
@@ -96,19 +97,19 @@ struct kept_bulk {
 };
 
 struct kept_schedule {
-    struct rec_schedule_put put; /* its state as the newest record has it */
+    struct rec_schedule_put put; /* in the state after the newest record */
     char *texts;                 /* what put's spans point to */
 };
 
 struct kept_key {
     struct rec_key_new key;
-    size_t place; /* in keys_by_expiry */
+    size_t place; /* index in keys_by_expiry */
 };
 
-/* An alert rule, what one has raised, a notice or a breaker: the record that made it. */
+/* An alert rule, what one has raised, a notice or a breaker: the record that created it. */
 struct kept_record {
     struct record record;
-    struct record tried; /* notices: how it stands; kind 0 = as it was made */
+    struct record tried; /* notices: the newest result; kind 0 = never tried */
     char *error;         /* what tried's span points to; NULL = empty */
     char texts[];        /* what the record's spans point to */
 };
@@ -127,16 +128,16 @@ struct store_memory {
     struct slab jobs; /* struct kept_job */
     struct seqdir by_seq;
     uint32_t first, last;      /* ends of the chain */
-    struct kept_queue *queues; /* by rising number */
+    struct kept_queue *queues; /* by increasing number */
     size_t queue_count, queue_room;
-    struct kept_bulk *bulks; /* by rising number */
+    struct kept_bulk *bulks; /* by increasing number */
     size_t bulk_count, bulk_room;
-    struct kept_key *keys; /* slots; a free one holds the next free slot + 1 in its place */
+    struct kept_key *keys; /* slots; a free one has the next free slot + 1 in `place` */
     size_t key_slots, key_room, key_free;
     struct heap keys_by_expiry; /* seq = slot */
     struct map128 keys_by_hash; /* → slot + 1 */
     struct kept_records records[KEPT_KIND_COUNT];
-    struct kept_schedule *schedules; /* by rising number */
+    struct kept_schedule *schedules; /* by increasing number */
     size_t schedule_count, schedule_room;
     struct kept_attempt *wrong; /* the newest that failed or crashed */
     struct kv_block **kv_blocks;
@@ -160,7 +161,7 @@ static inline struct kept_job *job_of(const struct store_memory *m, uint64_t seq
     return job_at(m, seqdir_get(&m->by_seq, seq));
 }
 
-/* What a row tells without its history: of running and done jobs alone. */
+/* When the attempt began, as far as the row alone says it: only for running and done jobs. */
 static inline struct wall_time job_started_at(const struct kept_job *k)
 {
     bool told = k->job.state == STATE_RUNNING || k->job.state == STATE_DONE;
@@ -171,21 +172,21 @@ MUST_CHECK int need_job(const struct store_memory *m, uint64_t seq, struct kept_
                         struct err_note *note);
 /* Replaces *at by a copy of the bytes; none for an empty span. */
 MUST_CHECK int bytes_replace(char **at, struct span bytes);
-/* Copies the span's bytes to *at and makes the span point there. */
+/* Copies the span's bytes to *at and points the span there. */
 void span_move(struct span *s, char **at);
-/* Frees what hangs off a job. */
+/* Frees the blocks of a job. */
 void job_blocks_free(struct store_memory *m, struct kept_job *k);
 /* Its texts point into the job. */
 struct job_extra extra_of(const struct kept_job *k);
 MUST_CHECK int job_new(struct store_memory *m, const struct rec_job_new *r, struct err_note *note);
 MUST_CHECK int jobs_gone(struct store_memory *m, const struct rec_jobs_gone *r,
                          struct err_note *note);
-/* Records about one job that is there. */
+/* A record about one job that exists. */
 MUST_CHECK int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record *r);
 
 /* ---- memory/notices.c ---- */
 
-/* A record about alerts, notices or breakers; -ERR_VERSION when it is about something else. */
+/* A record about alerts, notices or breakers; -ERR_VERSION if it is about something else. */
 MUST_CHECK int memory_apply_notice(struct store_memory *m, const struct record *r,
                                    struct err_note *note);
 MUST_CHECK int memory_load_notices(const struct store_memory *m, const struct store_sink *sink);

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-#define STORE_COUNT_MAX (INT64_C(1) << 60) /* sums that rise by what happens */
+#define STORE_COUNT_MAX (INT64_C(1) << 60) /* sums that only increase */
 
-/* The column marks of `jobs`: the reason, and above it the flags. */
+/* The column marks of `jobs`: the reason, with the flags in the higher bits. */
 #define MARKS_REASON 15
 #define MARKS_FLAGS_SHIFT 4

@@ -19,7 +19,7 @@ int damage_met(struct store_sqlite *q, int rc, const struct err_note *note)
     return 0;
 }
 
-/* The checksum lies behind the body, so that reading it reads every page of the row. */
+/* The checksum is stored behind the body, so reading it reads every page of the row. */
 static int probe_open(struct store_sqlite *q, struct err_note *note)
 {
     if (q->probe)

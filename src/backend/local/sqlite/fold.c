@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Netting out a batch: the records about one job become one change, written once or not at all.
+/* Folds a batch: the records about one job become one change, which is written once or not at all.
  *
- * Most records need no look at the row. A claim, an ack and a lease extension say all that they
- * change (state, reason, since, JOB_BOUND, the lease), so they are applied to a job of which
- * nothing but the state they may start from is assumed; the UPDATE then checks that assumption. Any
- * other record reads the row first (unless the job was made in this batch) and is applied by the
- * same rules to the whole job. */
+ * Most records can be applied without reading the row. A claim, an ack and a lease extension
+ * contain everything that they change (state, reason, since, JOB_BOUND, the lease), so they are
+ * applied to a job of which only the possible initial states are assumed; the UPDATE then checks
+ * that assumption. Any other record reads the row first (unless the job was created in this batch)
+ * and is applied by the same rules to the whole job. */
 #include <inttypes.h>
 
 #include "backend/local/sqlite/store_sqlite.h"
@@ -31,12 +31,12 @@ void fold_done(struct fold *f)
     mem_free(f->order);
     mem_free(f->merge);
     mem_free(f->ended);
-    mem_free(f->tallies);
+    mem_free(f->counters);
     arena_done(&f->texts);
     *f = (struct fold){0};
 }
 
-/* Where the sequence is, or the free slot where it belongs. */
+/* The slot of the sequence, or the free slot for it. */
 static uint32_t *slot_of(const struct fold *f, uint64_t seq)
 {
     uint64_t hash = seq * UINT64_C(0x9e3779b97f4a7c15);
@@ -52,7 +52,7 @@ void fold_clear(struct fold *f)
         memset(f->slots, 0, ((size_t)f->slot_mask + 1) * sizeof *f->slots);
     f->count = 0;
     f->ended_count = 0;
-    f->tally_count = 0;
+    f->counters_count = 0;
     arena_reset(&f->texts);
 }
 
@@ -66,7 +66,7 @@ void fold_trim(struct fold *f)
     }
 }
 
-/* Twice as many slots as changes, so that probes stay short. */
+/* Twice as many slots as changes, so that probe sequences stay short. */
 static int fold_grow(struct fold *f)
 {
     uint32_t slots = f->slots ? (f->slot_mask + 1) * 2 : SLOTS_MIN;
@@ -134,8 +134,8 @@ int fold_ended(struct fold *f, const struct change *c, const struct attempt_end 
     return 0;
 }
 
-/* Records of one kind come by rising sequence more often than not, so the order is a few rising
- * runs: neighbouring runs are merged until one is left. */
+/* Records of one kind usually come by increasing sequence, so the order consists of a few
+ * increasing runs: neighbouring runs are merged until one is left. */
 static uint32_t run_end(const struct fold *f, const uint32_t *order, uint32_t at)
 {
     while (++at < f->count && f->changes[order[at]].seq > f->changes[order[at - 1]].seq)
@@ -174,7 +174,7 @@ void fold_sort(struct fold *f)
 
 /* ---- records about one job ---- */
 
-/* The name of who works on it, or did it, kept until the batch is written. */
+/* Copies the name of the worker, which must be valid until the batch is written. */
 static int worker_keep(struct store_sqlite *q, const struct stored_job *row, struct change *c)
 {
     if ((c->flags & CHANGE_WORKER) || row->worker.len == 0)
@@ -184,7 +184,7 @@ static int worker_keep(struct store_sqlite *q, const struct stored_job *row, str
     return copy ? 0 : -ERR_NOMEM;
 }
 
-/* Reads the row, and lays over it what the batch has already changed. */
+/* Reads the row and applies to it what the batch has already changed. */
 static int change_complete(struct store_sqlite *q, struct change *c, struct err_note *note)
 {
     if (c->flags & CHANGE_FULL)
@@ -231,7 +231,8 @@ static int change_complete(struct store_sqlite *q, struct change *c, struct err_
     return 0;
 }
 
-/* For a record that says all it changes: the job is taken to be in a state it may start from. */
+/* For a record that contains everything it changes: assumes that the job is in an allowed initial
+ * state. */
 static void change_assume(struct change *c, enum job_move move)
 {
     if (c->flags != 0)
@@ -293,7 +294,7 @@ static int fold_acked(struct change *c, const struct rec_job_done *r)
     int rc = apply_done(&c->job, r);
     if (rc != 0)
         return rc;
-    c->lease_ms = 0; /* who did it stays */
+    c->lease_ms = 0; /* the worker's name stays */
     c->flags |= CHANGE_STATE | CHANGE_LEASE;
     if (r->result_kind == PAYLOAD_NONE)
         return 0;
@@ -372,16 +373,16 @@ static int fold_noted(struct change *c, const struct rec_job_noted *r)
     return 0;
 }
 
-/* It did not happen here; what the job itself tells of a last attempt that ended well is set, for
- * any other there is a row. That there is any is told by a token, as with every job that was
- * claimed; nobody holds this one. */
+/* The attempt happened in another store. If it ended with an ack, the job's own row describes it;
+ * any other gets a row. The job gets a token, like every job that was claimed; no client has this
+ * token. */
 static int fold_attempt(struct store_sqlite *q, struct change *c, const struct rec_job_attempt *r)
 {
     struct fold *f = &q->fold;
     struct attempt_end end;
     struct wall_time started_at;
     c->token = (struct job_token){.counter = 1, .epoch = 1};
-    if (attempt_comes(&c->job, r, &end, &started_at)) {
+    if (attempt_import(&c->job, r, &end, &started_at)) {
         c->started_at = started_at;
         c->worker = r->worker;
         c->flags |= CHANGE_WORKER;
@@ -425,13 +426,13 @@ static int fold_report(struct fold *f, struct change *c, const struct record *r)
     return 0;
 }
 
-/* These say all they change. */
-static bool says_all(enum record_kind kind)
+/* Whether a record contains everything that it changes. */
+static bool is_self_contained(enum record_kind kind)
 {
     return kind == REC_JOB_CLAIMED || kind == REC_JOB_DONE || kind == REC_JOB_EXTENDED;
 }
 
-/* Any other reads the row first, and may end an attempt. */
+/* Any other record reads the row first, and may end an attempt. */
 static int fold_whole(struct store_sqlite *q, const struct record *r, struct change *c,
                       struct err_note *note)
 {
@@ -446,7 +447,7 @@ static int fold_whole(struct store_sqlite *q, const struct record *r, struct cha
 static int fold_job(struct store_sqlite *q, const struct record *r, struct change *c,
                     struct err_note *note)
 {
-    int rc = says_all(r->kind) ? 0 : fold_whole(q, r, c, note);
+    int rc = is_self_contained(r->kind) ? 0 : fold_whole(q, r, c, note);
     if (rc != 0)
         return rc;
     switch ((int)r->kind) {
@@ -505,7 +506,7 @@ static int fold_new(struct store_sqlite *q, const struct rec_job_new *r, struct 
     if (rc != 0)
         return rc;
     if (c->flags != 0)
-        return err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " is made twice", c->seq);
+        return err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " is created twice", c->seq);
     c->flags = CHANGE_NEW | CHANGE_FULL | (r->payload.len ? CHANGE_PAYLOAD : 0);
     c->job = r->job;
     c->payload = r->payload;
@@ -548,7 +549,7 @@ int fold_record(struct store_sqlite *q, const struct record *r, struct err_note 
         return fold_gone(q, &r->jobs_gone, note);
     if (r->kind >= REC_KV_SET && r->kind <= REC_KV_KEYS)
         return write_kv_record(q, r, note);
-    if (r->kind == REC_TALLY)
-        return fold_tally(q, &r->tally, note);
+    if (r->kind == REC_COUNTERS)
+        return fold_counters(q, &r->counters, note);
     return write_record(q, r, note);
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removed jobs whose rows are still there: marking them, and deleting the rows (see the header).
+/* Removed jobs whose rows still exist: marking them, and deleting the rows (see the header).
  *
- * A batch marks a job only where deleting its rows would not pay: the batch removes many jobs, few
- * of them in the same block, and none of them so new that their pages are written with the batch
- * anyway. The marks are dense, so that a batch which removes ten thousand jobs of a million
+ * A batch only marks a job if deleting its rows would be expensive: the batch removes many jobs,
+ * few of them in the same block, and none of them so new that their pages are written with the
+ * batch anyway. The marks are dense, so that a batch which removes ten thousand of a million jobs
  * writes some sixty pages and not thirty thousand.
  *
- * The rows go block by block by rising sequence: all marked ones while nobody needs the thread,
- * else no more than are needed to keep the marks below a quarter of the rows, when every page that
- * is written loses several rows. That as many rows of jobs go as there were marks is checked.
+ * The rows are deleted block by block by increasing sequence: all marked ones while the thread is
+ * idle, otherwise only as many as are needed to keep the marks below a quarter of the rows; then
+ * every page that is written loses several rows. The number of deleted rows of jobs must be equal
+ * to the number of marks.
  *
- * A row on a damaged page cannot be deleted. Once a batch has met one (sqlite/damage.h), every
+ * A row on a damaged page cannot be deleted. Once a batch has found one (sqlite/damage.h), every
  * removal is only marked, and no rows are deleted until the server has started again. */
 #include "backend/local/sqlite/gone.h"
 
@@ -24,13 +25,13 @@
 
 #define BLOCK_BITS 6
 #define CHUNK 64             /* blocks read at a time */
-#define SURPLUS_BLOCKS 4096u /* that one batch cleans at most */
+#define SURPLUS_BLOCKS 4096u /* cleaned by one batch at most */
 
 static const struct gone_rules rules = {
     .few = 256, .dense = 8, .recent = 4096, .kept_min = 100000, .kept_one_in = 4};
 
 #ifdef HF_TEST_HOOKS
-/* With so little as a test has, too, removals are marks, and there are soon too many. */
+/* For tests: even a small store marks removals, and soon has too many marks. */
 #define EAGER "HF_GONE_EAGER"
 static const struct gone_rules eager = {
     .few = 1, .dense = 65, .recent = 0, .kept_min = 20, .kept_one_in = 1000};
@@ -62,8 +63,8 @@ static bool removes_rows(const struct change *c)
     return (c->flags & (CHANGE_GONE | CHANGE_NEW)) == CHANGE_GONE;
 }
 
-/* Of the change at `from` and those that follow in its block: where the block ends, and how many
- * remove rows. */
+/* For the change at `from` and those that follow in its block: returns where the block ends, and
+ * how many of them remove rows. */
 static uint32_t block_end(const struct fold *f, uint32_t from, unsigned *ret_gone)
 {
     uint64_t block = f->changes[f->order[from]].seq >> BLOCK_BITS;
@@ -156,9 +157,9 @@ int gone_add(struct store_sqlite *q, struct gone_group *g, uint64_t seq, struct 
     return rc;
 }
 
-/* ---- looking ---- */
+/* ---- checking ---- */
 
-/* The bits of a block that lie between two sequences, some of which do. */
+/* The bits of a block that are between two sequences; the block contains at least one of these. */
 static uint64_t bits_within(uint64_t block, uint64_t first, uint64_t last)
 {
     uint64_t bits = UINT64_MAX;
@@ -212,7 +213,8 @@ struct chunk {
     uint64_t count;
 };
 
-/* The next blocks with marks, from where the last cleaning ended; at the end it starts over. */
+/* The next blocks with marks, from where the last cleaning ended; after the last block it continues
+ * with the first. */
 static int chunk_read(struct store_sqlite *q, uint64_t most, struct chunk *c, struct err_note *note)
 {
     sqlite3_stmt *st = q->stmts[STMT_GONE_FROM];
@@ -276,15 +278,15 @@ static int chunk_clean(struct store_sqlite *q, const struct chunk *c, struct err
     return sql_run(q->stmts[STMT_GONE_END], "clean", note);
 }
 
-/* More marks than may stand for the sake of speed. */
+/* More marks than are allowed under load. */
 static bool surplus(const struct store_sqlite *q, const struct gone_figures *f)
 {
     uint64_t rows = f->rows > 0 ? (uint64_t)f->rows : 0, kept = rows / q->gone_rules.kept_one_in;
     return f->marks > (kept > q->gone_rules.kept_min ? kept : q->gone_rules.kept_min);
 }
 
-/* Cleaning goes on until there are no marks. Marks that are counted but cannot be found would
- * keep it going forever. */
+/* Cleaning continues until there are no marks. Marks that are counted but cannot be found would
+ * keep it running forever. */
 static int chunk_found(const struct store_sqlite *q, const struct chunk *c, struct err_note *note)
 {
     if (c->count > 0 || q->next_figures.marks == 0)
@@ -324,7 +326,7 @@ static int clean(struct store_sqlite *q, uint64_t blocks, bool all, struct err_n
         q->figures = q->next_figures;
     if (rc == 0 && q->figures.marks == 0)
         q->gones = (struct seq_bounds){UINT64_MAX, 0};
-    if (!sqlite3_get_autocommit(q->db)) { /* the first error is the one to tell */
+    if (!sqlite3_get_autocommit(q->db)) { /* report the first error */
         sqlite3_step(q->stmts[STMT_ROLLBACK]);
         sqlite3_reset(q->stmts[STMT_ROLLBACK]);
         return rc;
@@ -350,7 +352,7 @@ int gone_clean_surplus(struct store_sqlite *q, struct err_note *note)
 
 /* ---- beside a scan of jobs ---- */
 
-/* Marks of which the row was not there are left when the scan leaves their block. */
+/* Marks whose row was not found are left over when the scan leaves their block. */
 static int scan_met(const struct gone_scan *g, struct err_note *note)
 {
     if (!g->strict || g->unmet == 0)

@@ -26,8 +26,8 @@ static int write_attempt(struct store_sqlite *q, const struct ended_attempt *a, 
     return sql_run(st, "write", note);
 }
 
-/* Numbers repeat and begin anew, so only the rows tell how many there are. Looking is cheaper
- * than a statement that would remove nothing. */
+/* Numbers are reused and start again, so only the rows show how many there are. A query is cheaper
+ * than a statement that would usually remove nothing. */
 static int trim_attempts(struct store_sqlite *q, uint64_t seq, struct err_note *note)
 {
     sqlite3_stmt *old = q->stmts[STMT_ATTEMPTS_OLD], *trim = q->stmts[STMT_ATTEMPTS_TRIM];
@@ -80,8 +80,8 @@ static int row_attempt(sqlite3_stmt *st, struct arena *arena, struct attempt_vie
     return rc ? rc : read_span(st, 6, arena, &ret->error);
 }
 
-/* The job that attempts are about, and, in *newest, the one its own row tells; *ret_has says
- * whether there is such a one. */
+/* The job that the attempts belong to and, in *newest, the attempt that its own row describes;
+ * *ret_has says whether there is one. */
 static int read_newest(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
                        struct attempt_view *newest, bool *ret_has)
 {
@@ -105,7 +105,7 @@ static int read_newest(struct reader_sqlite *r, uint64_t seq, struct arena *aren
     return rc;
 }
 
-/* Filled from the end: the newest is known first. */
+/* Filled from the end, because the newest is known first. */
 int read_attempts(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
                   struct stored_body *ret)
 {
@@ -133,12 +133,12 @@ int read_attempts(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
     sqlite3_reset(st);
     ret->attempts = views + at;
     ret->attempt_count = LIMIT_ATTEMPTS_KEPT - at;
-    if (rc == -ERR_CORRUPT) /* a page of theirs: what was read stays */
+    if (rc == -ERR_CORRUPT) /* on one of their pages: what was read stays */
         ret->damage |= DAMAGE_HISTORY;
     return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc;
 }
 
-/* ---- what went wrong ---- */
+/* ---- failed attempts ---- */
 
 static int exception_rows(struct reader_sqlite *r, uint32_t queue, uint32_t limit,
                           struct arena *arena, struct attempt_view *views, uint32_t *ret_count)

@@ -1,97 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tallies by the hour, as rows.
+/* Counters by the hour, as rows.
  *
- * A frame brings one record a queue; they are added up and written with the batch, one row for the
- * hour and one for all time. A queue that is written to loses its hours of more than 30 days ago;
- * one that sleeps keeps them, which is a bounded number, and readers ask for newer ones. */
+ * A frame has one record for each queue. They are added up and written with the batch: one row for
+ * the hour and one for all time. When a queue is written to, its hours of more than 30 days ago are
+ * removed; an idle queue keeps them, which is a bounded number, and readers ask for newer ones. */
 #include <stdlib.h>
 
 #include "backend/local/sqlite/read.h"
 #include "backend/local/sqlite/rules.h"
 #include "base/mem.h"
 
-#define TALLIES_MAX 8192u
+#define COUNTERS_MAX 8192u
 
 static int by_queue(const void *a, const void *b)
 {
-    const struct rec_tally *x = a, *y = b;
+    const struct rec_counters *x = a, *y = b;
     if (x->queue != y->queue)
         return x->queue < y->queue ? -1 : 1;
     return x->hour < y->hour ? -1 : x->hour > y->hour;
 }
 
-static void add_into(struct tally *to, const struct tally *add)
-{
-    for (int i = 0; i < TALLY_COUNT; i++)
-        to->of[i] += add->of[i];
-}
-
-/* Those of the same queue and hour become one. */
-static void tallies_merge(struct fold *f)
+/* Merges records of the same queue and hour. */
+static void counters_merge(struct fold *f)
 {
     uint32_t n = 0;
-    if (f->tally_count == 0)
+    if (f->counters_count == 0)
         return;
-    qsort(f->tallies, f->tally_count, sizeof *f->tallies, by_queue);
-    for (uint32_t i = 1; i < f->tally_count; i++) {
-        if (by_queue(&f->tallies[n], &f->tallies[i]) == 0)
-            add_into(&f->tallies[n].add, &f->tallies[i].add);
+    qsort(f->counters, f->counters_count, sizeof *f->counters, by_queue);
+    for (uint32_t i = 1; i < f->counters_count; i++) {
+        if (by_queue(&f->counters[n], &f->counters[i]) == 0)
+            counters_add(&f->counters[n].add, &f->counters[i].add);
         else
-            f->tallies[++n] = f->tallies[i];
+            f->counters[++n] = f->counters[i];
     }
-    f->tally_count = n + 1;
+    f->counters_count = n + 1;
 }
 
-static int tally_room(struct fold *f)
+static int counters_grow(struct fold *f)
 {
-    if (f->tally_count < f->tally_room)
+    if (f->counters_count < f->counters_room)
         return 0;
-    uint32_t room = f->tally_room ? f->tally_room * 2 : 64;
-    struct rec_tally *grown = mem_regrow(f->tallies, room, sizeof *grown);
+    uint32_t room = f->counters_room ? f->counters_room * 2 : 64;
+    struct rec_counters *grown = mem_regrow(f->counters, room, sizeof *grown);
     if (!grown)
         return -ERR_NOMEM;
-    f->tallies = grown;
-    f->tally_room = room;
+    f->counters = grown;
+    f->counters_room = room;
     return 0;
 }
 
-int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_note *note)
+int fold_counters(struct store_sqlite *q, const struct rec_counters *r, struct err_note *note)
 {
     struct fold *f = &q->fold;
     int rc = 0;
-    /* A busy queue comes with every frame. */
-    for (uint32_t back = 1; back <= 4 && back <= f->tally_count; back++) {
-        struct rec_tally *t = &f->tallies[f->tally_count - back];
+    /* A busy queue is in every frame. */
+    for (uint32_t back = 1; back <= 4 && back <= f->counters_count; back++) {
+        struct rec_counters *t = &f->counters[f->counters_count - back];
         if (t->queue != r->queue || t->hour != r->hour)
             continue;
-        add_into(&t->add, &r->add);
+        counters_add(&t->add, &r->add);
         return 0;
     }
-    if (f->tally_count == TALLIES_MAX)
-        tallies_merge(f);
-    if (f->tally_count > TALLIES_MAX / 2)
-        rc = write_tallies(q, note);
+    if (f->counters_count == COUNTERS_MAX)
+        counters_merge(f);
+    if (f->counters_count > COUNTERS_MAX / 2)
+        rc = write_counters(q, note);
     if (rc == 0)
-        rc = tally_room(f);
+        rc = counters_grow(f);
     if (rc == 0)
-        f->tallies[f->tally_count++] = *r;
+        f->counters[f->counters_count++] = *r;
     return rc;
 }
 
 /* ---- writing ---- */
 
-static int write_hour(struct store_sqlite *q, uint32_t queue, uint32_t hour, const struct tally *t,
-                      struct err_note *note)
+static int write_hour(struct store_sqlite *q, uint32_t queue, uint32_t hour,
+                      const struct counters *t, struct err_note *note)
 {
     sqlite3_stmt *st = q->stmts[STMT_HOUR_ADD];
     bind_number(st, 1, queue);
     bind_number(st, 2, hour);
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         bind_number(st, 3 + i, t->of[i]);
     return sql_run(st, "write", note);
 }
 
-static int write_tally(struct store_sqlite *q, const struct rec_tally *t, struct err_note *note)
+static int write_queue_counters(struct store_sqlite *q, const struct rec_counters *t,
+                                struct err_note *note)
 {
     sqlite3_stmt *old = q->stmts[STMT_HOURS_OLD];
     int rc = write_hour(q, t->queue, t->hour, &t->add, note);
@@ -104,34 +99,34 @@ static int write_tally(struct store_sqlite *q, const struct rec_tally *t, struct
     return sql_run(old, "write", note);
 }
 
-int write_tallies(struct store_sqlite *q, struct err_note *note)
+int write_counters(struct store_sqlite *q, struct err_note *note)
 {
     struct fold *f = &q->fold;
     int rc = 0;
-    tallies_merge(f);
-    for (uint32_t i = 0; i < f->tally_count && rc == 0; i++)
-        rc = write_tally(q, &f->tallies[i], note);
-    f->tally_count = 0;
+    counters_merge(f);
+    for (uint32_t i = 0; i < f->counters_count && rc == 0; i++)
+        rc = write_queue_counters(q, &f->counters[i], note);
+    f->counters_count = 0;
     return rc;
 }
 
 /* ---- reading ---- */
 
 /* From the columns of hour_columns (sql/parts.sql), of which the first is `first`. */
-static void row_tally(sqlite3_stmt *st, int first, struct tally *ret)
+static void row_counters(sqlite3_stmt *st, int first, struct counters *ret)
 {
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         ret->of[i] = (uint64_t)sqlite3_column_int64(st, first + i);
 }
 
 static int total_row(sqlite3_stmt *st, const struct store_sink *sink)
 {
-    struct tally totals;
-    row_tally(st, 2, &totals);
-    return sink->tally(sink->ctx, (uint32_t)sqlite3_column_int64(st, 0), &totals);
+    struct counters totals;
+    row_counters(st, 2, &totals);
+    return sink->counters(sink->ctx, (uint32_t)sqlite3_column_int64(st, 0), &totals);
 }
 
-int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
+int sqlite_load_counters(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
 {
     return load_scan(db, TABLE_HOUR, "WHERE hour = 0 AND queue IN (SELECT number FROM queues)",
                      total_row, sink, note);
@@ -148,10 +143,10 @@ static int hour_rows(struct reader_sqlite *r, uint32_t queue, const struct op_hi
     bind_number(st, 4, HISTORY_HOURS + 1);
     while ((rc = read_row(r, st)) == 0) {
         if (row_bad_column(TABLE_HOUR, st, 0) >= 0)
-            continue; /* damaged: nothing is known of that hour */
+            continue; /* damaged: nothing is known about that hour */
         struct hour_view *h = &hours[(*ret_count)++];
         h->hour = (uint32_t)sqlite3_column_int64(st, 1);
-        row_tally(st, 2, &h->tally);
+        row_counters(st, 2, &h->counters);
     }
     sqlite3_reset(st);
     return rc == -ERR_NOT_FOUND ? 0 : rc;

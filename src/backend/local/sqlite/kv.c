@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key-value store in SQLite: `kv` has a row a key, by its encoding, which sorts as keys do;
- * `undelivered` names the keys at which a job leaves its payload when it dies. */
+/* The key-value store in SQLite: `kv` has a row for each key, by its encoding, which sorts as keys
+ * do; `undelivered` has the keys under which the payload of a job is stored when the job dies. */
 #include <inttypes.h>
 
 #include "backend/kv_bounds.h"
@@ -28,8 +28,8 @@ static int put(struct store_sqlite *q, const struct rec_kv_set *r, struct err_no
     return sql_run(st, "write", note);
 }
 
-/* A payload that cannot be read leaves a key whose value cannot be: a checksum that no empty value
- * has tells readers so. */
+/* If the payload cannot be read, the key gets a damaged value: readers recognise it by a checksum
+ * that no empty value has. */
 static int put_damaged(struct store_sqlite *q, const struct rec_kv_set *r, struct err_note *note)
 {
     sqlite3_stmt *st = q->stmts[STMT_KV_PUT];
@@ -39,7 +39,7 @@ static int put_damaged(struct store_sqlite *q, const struct rec_kv_set *r, struc
     return sql_run(st, "write", note);
 }
 
-/* The payload is in the batch, when that brought it, or else in its row. */
+/* The payload is in the batch if the batch created it, otherwise in its row. */
 static int from_job(struct store_sqlite *q, const struct rec_kv_from_job *r, struct err_note *note)
 {
     const struct change *c = fold_find(&q->fold, r->seq);
@@ -78,7 +78,7 @@ static int gone(struct store_sqlite *q, const struct rec_kv_gone *r, struct err_
         bind_bytes(st, 1, key);
         rc = sql_run(st, "write", note);
         if (rc == 0 && sqlite3_changes(q->db) != 1)
-            rc = err_note_set(note, -ERR_CORRUPT, "a key that is gone was not there");
+            rc = err_note_set(note, -ERR_CORRUPT, "a record deletes a key that does not exist");
     }
     return rc;
 }
@@ -132,7 +132,7 @@ int load_kv(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
 
 /* ---- reading ---- */
 
-#define KV_VALUE 4 /* its column; the checksum is in the next */
+#define KV_VALUE 4 /* the column; the checksum is in the next one */
 
 static bool value_good(sqlite3_stmt *st, uint8_t kind)
 {
@@ -167,7 +167,7 @@ int sqlite_kv_get(struct store_reader *reader, struct kv_view *views, uint32_t c
         rc = read_row(r, st);
         if (rc == 0)
             rc = view_row(st, true, arena, &views[i]);
-        else if (rc == -ERR_CORRUPT) /* a page of the value, or of some keys */
+        else if (rc == -ERR_CORRUPT) /* a page of the value, or of some keys, is damaged */
             views[i].found = views[i].damaged = true;
         if (rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT)
             rc = 0;
@@ -176,7 +176,7 @@ int sqlite_kv_get(struct store_reader *reader, struct kv_view *views, uint32_t c
     return read_end(r, rc);
 }
 
-/* One row more than the page says whether there is another. */
+/* One more row than the page shows whether there is another page. */
 static int list_rows(struct reader_sqlite *r, sqlite3_stmt *st, const struct op_kv_list *query,
                      struct arena *arena, struct kv_view *views, uint32_t *ret_count,
                      struct span *ret_cursor)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages of jobs by filter.
  *
- * A page is a range of sequences, read in order until it is full. Where its rows come from:
- *   jobs          everything: costs what lies between two matches
- *   aside         only dead or cancelled jobs are asked for: costs what of these lies in between
+ * A page is a range of sequences, read in order until it is full. Its rows come from:
+ *   jobs          everything: costs the rows between two matches
+ *   aside         only dead or cancelled jobs are wanted: costs the dead and cancelled jobs between
+ *                 two matches
  *   aside, queue  … of one queue, in one state: O(log n + page)
- *   extra         a text is asked for: costs the jobs that have any text (docs/decisions says why
+ *   extra         a text is given: costs the jobs that have any text (docs/decisions says why
  *                 there is no index)
- * Whatever takes longer than the reader's limit is cut with -ERR_TIMEOUT. */
+ * A query that takes longer than the reader's limit ends with -ERR_TIMEOUT. */
 #include "backend/local/sqlite/read.h"
 
 #include "core/limits.h"
@@ -23,7 +24,7 @@ static int list_stmt(struct reader_sqlite *r, enum list_plan plan, bool newest_f
     return rc;
 }
 
-/* ---- what is asked for ---- */
+/* ---- the query ---- */
 
 static enum list_plan list_plan(const struct job_filter *f)
 {
@@ -60,7 +61,7 @@ static void bind_filter(sqlite3_stmt *st, const struct job_filter *f, enum list_
         bind_text(st, 11 + i, job_text_of(f, (size_t)i));
 }
 
-/* ---- what is found ---- */
+/* ---- the result ---- */
 
 static int view_expires_at(struct reader_sqlite *r, struct job_view *view)
 {
@@ -71,7 +72,7 @@ static int view_expires_at(struct reader_sqlite *r, struct job_view *view)
     if (expires_at >= 0 && expires_at <= LIMIT_WALL_MS)
         view->expires_at.ms = expires_at;
     sqlite3_reset(st);
-    return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc; /* its body tells of the damage */
+    return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc; /* its body reports the damage */
 }
 
 static int view_body(struct reader_sqlite *r, struct arena *arena, struct job_view *view)
@@ -102,7 +103,7 @@ static int view_make(struct reader_sqlite *r, sqlite3_stmt *st, bool want_body, 
         ret->token = j.token;
         ret->lease_ms = j.lease_ms;
         ret->limits = j.limits;
-        ret->lease_left_ms = -1; /* the engine knows */
+        ret->lease_left_ms = -1; /* only the engine knows it */
         rc = read_span(st, JOB_WORKER, arena, &ret->worker);
     }
     if (rc == 0 && want_body)
@@ -112,7 +113,7 @@ static int view_make(struct reader_sqlite *r, sqlite3_stmt *st, bool want_body, 
     return rc;
 }
 
-/* Fills the page, which ends early when its bodies reach LIMIT_ANSWER_BYTES; one row more says
+/* Fills the page, which ends early when its bodies reach LIMIT_ANSWER_BYTES; one more row shows
  * whether there is another page. */
 static int list_rows(struct reader_sqlite *r, sqlite3_stmt *st, const struct op_list *query,
                      struct arena *arena, struct job_view *views, uint32_t limit,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Giving the engine everything back.
+/* Loads everything that the engine needs.
  *
- * Jobs, their rare fields and the marks of removed ones are three rising scans, merged; payloads
- * are not touched. Everything is read in one transaction. */
+ * Jobs, their rare fields and the marks of removed ones are three scans by increasing sequence,
+ * merged; payloads are not read. Everything is read in one transaction. */
 #include <inttypes.h>
 
 #include "backend/local/sqlite/notices.h"
@@ -34,7 +34,7 @@ int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note)
     else if (step == SQLITE_DONE)
         rc = err_note_set(
             note, -ERR_CORRUPT,
-            "%s is damaged: table meta, which says whose store it is, is empty; " ROW_WAY_OUT,
+            "%s is damaged: table meta, which identifies the store, is empty; " ROW_WAY_OUT,
             sqlite3_db_filename(db, "main"));
     else
         rc = sql_error(db, "read", note);
@@ -131,7 +131,7 @@ static int key_row(sqlite3_stmt *st, const struct store_sink *sink)
 /* The scan of `extra`, one row ahead of the scan of `jobs`. */
 struct extra_scan {
     sqlite3_stmt *st;
-    uint64_t seq; /* of the row it stands on; UINT64_MAX = past the end */
+    uint64_t seq; /* of the current row; UINT64_MAX = past the end */
 };
 
 static int extra_next(struct extra_scan *x, struct err_note *note)
@@ -143,9 +143,9 @@ static int extra_next(struct extra_scan *x, struct err_note *note)
     return 0;
 }
 
-/* The job's extra, moving the scan up to it; a row without its job is passed over (check tells). A
- * row that is missing or damaged concerns this job alone: it is loaded without, and set aside when
- * its body is read. */
+/* Returns the job's extra and advances the scan to it; a row without its job is skipped (check
+ * reports it). A missing or damaged row concerns only this job: it is loaded without it, and set
+ * aside when its body is read. */
 static int extra_take(struct extra_scan *x, struct stored_job *j, struct err_note *note)
 {
     int rc = 0;
@@ -163,11 +163,11 @@ struct job_load {
     struct gone_scan gone;
     struct err_note *note;
     int64_t rows;
-    uint64_t last; /* sequence: they must rise */
-    int rc;        /* of the sink, or why a row cannot be one */
+    uint64_t last; /* sequence: they must increase */
+    int rc;        /* of the sink, or why a row is not valid */
 };
 
-/* Why the values cannot be a job of this store. */
+/* Says why the values cannot be a job of this store. */
 static int job_explain(const struct job_load *load, const int64_t v[JOB_COLUMN_COUNT])
 {
     struct err_note why = {""};
@@ -175,13 +175,13 @@ static int job_explain(const struct job_load *load, const int64_t v[JOB_COLUMN_C
     if (column >= 0)
         (void)!job_refuse(v, column, &why);
     else
-        (void)!err_note_set(&why, 0, "table jobs, row %" PRId64 ": column worker is no UTF-8 text",
+        (void)!err_note_set(&why, 0, "table jobs, row %" PRId64 ": column worker is not UTF-8 text",
                             v[JOB_SEQ]);
     return err_note_set(load->note, -ERR_CORRUPT, "the store is damaged: %s; " ROW_WAY_OUT,
                         why.text);
 }
 
-/* What the rest of the store says about sequences and tokens. */
+/* Checks sequence and token against the rest of the store. */
 static int job_fits(const struct job_load *load, const struct stored_job *j)
 {
     int64_t row = (int64_t)j->job.seq;
@@ -237,9 +237,9 @@ static void job_rows_end(sqlite3_context *sql)
     (void)sql;
 }
 
-/* An aggregate function takes the rows: it is called from inside the scan, which spares every row
- * the way out of sqlite3_step and every value the checks of sqlite3_column_… (a third of the time).
- */
+/* An aggregate function receives the rows: it is called from inside the scan, which avoids a return
+ * from sqlite3_step for every row and the checks of sqlite3_column_… for every value (a third of
+ * the time). */
 static int load_jobs(sqlite3 *db, const struct store_meta *meta, const struct store_sink *sink,
                      int64_t *ret_rows, struct err_note *note)
 {
@@ -276,7 +276,7 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
     if (rc == 0)
         rc = load_scan(db, TABLE_QUEUES, "ORDER BY number", queue_row, sink, note);
     if (rc == 0)
-        rc = sqlite_load_tallies(db, sink, note);
+        rc = sqlite_load_counters(db, sink, note);
     if (rc == 0)
         rc = load_scan(db, TABLE_BULKS, "ORDER BY bulk", bulk_row, sink, note);
     if (rc == 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies by sequence, on a connection that can only read.
+/* Bodies by sequence, on a read-only connection.
  *
- * Each call is one short read transaction, begun and ended inside it: a reader that sleeps on an
- * old snapshot would keep the WAL from starting over. A job that a purge or the delete of its queue
- * has taken is not found, although its row may still be there. */
+ * Each call is one short read transaction, begun and ended inside it: a reader that keeps an old
+ * snapshot would prevent the WAL from being reset. A job that was removed by a purge or with its
+ * queue is not found, although its row may still exist. */
 #include "backend/local/sqlite/read.h"
 
 #include "backend/local/sqlite/rules.h"
@@ -18,7 +18,8 @@
 
 #define BUSY_MS 1000
 #define LIMIT_MS 5000
-#define OPS_BETWEEN_LOOKS 20000 /* of SQLite's machine, some 0.3 ms, between looks at the clock */
+/* steps of SQLite's virtual machine, some 0.3 ms, between checks of the clock */
+#define STEPS_BETWEEN_CHECKS 20000
 
 struct reader_sqlite *reader_sqlite_of(struct store_reader *r)
 {
@@ -33,7 +34,7 @@ void sqlite_reader_limit(struct store_reader *r, uint64_t ms)
 
 /* ---- a transaction ---- */
 
-static int late_cb(void *ctx)
+static int progress_cb(void *ctx)
 {
     const struct reader_sqlite *r = ctx;
     return clock_ns() > r->deadline_ns;
@@ -168,7 +169,7 @@ static uint8_t body_damage(sqlite3_stmt *st, bool texts_only)
                      (texts_good(st) ? 0 : DAMAGE_TEXTS) | (error_good(st) ? 0 : DAMAGE_HISTORY));
 }
 
-/* Times and links are taken for unknown when they cannot be right. */
+/* Times and links that cannot be right are treated as unknown. */
 static void body_past(sqlite3_stmt *st, struct stored_body *ret)
 {
     int64_t started_at = sqlite3_column_int64(st, BODY_STARTED_AT);
@@ -217,8 +218,8 @@ static int body_read(struct reader_sqlite *r, uint64_t seq, bool texts_only, str
     return rc == -ERR_NOT_FOUND ? 0 : rc;
 }
 
-/* A page that cannot be read concerns the job whose rows lie on it, no other: what lies elsewhere
- * is still shown. */
+/* A page that cannot be read concerns only the job whose rows are on it; what is on other pages is
+ * still shown. */
 int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct arena *arena,
               struct stored_body *ret)
 {
@@ -244,7 +245,7 @@ enum ahead_column {
     AHEAD_HAS_EXTRA
 };
 
-/* As read_body, of a job that is ready and has never been claimed. What is damaged is left to the
+/* As read_body, for a job that is ready and has never been claimed. Damage is handled by the
  * claim. */
 static int read_ahead(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
                       struct stored_body *ret)
@@ -330,7 +331,7 @@ static int reader_ready(struct reader_sqlite *r, const char *path, struct err_no
     if (rc != 0)
         return rc;
     sqlite3_db_config(r->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    sqlite3_progress_handler(r->db, OPS_BETWEEN_LOOKS, late_cb, r);
+    sqlite3_progress_handler(r->db, STEPS_BETWEEN_CHECKS, progress_cb, r);
     rc = sql_exec(r->db,
                   "PRAGMA query_only = ON; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;",
                   note);

@@ -6,12 +6,11 @@
 #include "backend/local/sqlite/read_gen.h"
 #include "backend/local/sqlite/store_sqlite.h"
 
-/* Where a list finds its rows; see sqlite/list.c. Each comes in two directions. */
+/* The source of a list's rows; see sqlite/list.c. Each exists for both directions. */
 enum list_plan { PLAN_JOBS, PLAN_ASIDE, PLAN_ASIDE_QUEUE, PLAN_EXTRA, PLAN_COUNT };
 
-/* The statements of sql/read.sql: those up to the lists are prepared with the reader, a list
- * (READ_LIST
- * + 2 * plan + newest_first) when it is first wanted. */
+/* The statements of sql/read.sql: those before the lists are prepared with the reader, a list
+ * (READ_LIST + 2 * plan + newest_first) when it is first used. */
 #define READ_LIST READ_LIST_JOBS
 #define READ_FIXED READ_LIST_JOBS
 
@@ -20,14 +19,14 @@ struct reader_sqlite {
     sqlite3 *db;
     sqlite3_stmt *stmts[READ_COUNT];
     uint64_t limit_ms;
-    uint64_t deadline_ns; /* of the call under way, by clock_ns */
+    uint64_t deadline_ns; /* of the current call, by clock_ns */
 };
 
 extern const struct store_reader_ops sqlite_reader_ops;
 struct reader_sqlite *reader_sqlite_of(struct store_reader *r);
 
-/* One snapshot for all that is read between them. read_end takes what the caller has come to and
- * gives it back, or its own failure. */
+/* One snapshot for everything that is read between them. read_end takes the result of the caller
+ * and returns it, or its own failure. */
 MUST_CHECK int read_begin(struct reader_sqlite *r);
 MUST_CHECK int read_end(struct reader_sqlite *r, int rc);
 /* Steps; -ERR_NOT_FOUND at the end of the rows. */
@@ -37,12 +36,12 @@ MUST_CHECK int read_span(sqlite3_stmt *st, int at, struct arena *arena, struct s
 MUST_CHECK int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only,
                          struct arena *arena, struct stored_body *ret);
 
-/* A queue's number by its name; 0 = there is no such queue. */
+/* A queue's number by its name; 0 = the queue does not exist. */
 MUST_CHECK int read_queue(struct reader_sqlite *r, struct span name, uint32_t *ret);
 /* Adds the job's history to its body. */
 MUST_CHECK int read_attempts(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
                              struct stored_body *ret);
-/* The position the store has, in the transaction under way. */
+/* The position of the store, in the current transaction. */
 MUST_CHECK int list_position(struct reader_sqlite *r, uint64_t *ret);
 int sqlite_kv_get(struct store_reader *reader, struct kv_view *views, uint32_t count,
                   struct arena *arena);

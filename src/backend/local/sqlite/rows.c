@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of jobs and queues as structs. Values are compared with their rules first. */
+/* Converts rows of jobs and queues to structs. Values are checked against their rules first. */
 #include "backend/local/sqlite/rules.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
-/* Of the newest attempt, as far as the row tells. */
+/* When the newest attempt began, as far as the row says. */
 static int64_t started_at(const int64_t v[JOB_COLUMN_COUNT])
 {
     if (v[JOB_STATE] == STATE_RUNNING)

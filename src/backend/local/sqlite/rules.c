@@ -94,7 +94,7 @@ static const struct column_rule queues[] = {
     JSON("attributes", LIMIT_NOTE_BYTES),
 };
 
-/* A lease column of a job that is done tells how long its attempt took: see JOB_COLUMNS. */
+/* For a done job, the lease column contains the duration of its attempt: see JOB_COLUMNS. */
 static const struct column_rule jobs[] = {
     SEQ("seq"),
     NUMBER("queue", 1, UINT32_MAX - 1),
@@ -346,7 +346,7 @@ static bool number_good(const struct column_rule *r, int64_t v)
     }
 }
 
-/* A number of jobs.lease_ms means two things; see JOB_COLUMNS. */
+/* The column jobs.lease_ms has two meanings; see JOB_COLUMNS. */
 static bool job_lease_good(const int64_t v[JOB_COLUMN_COUNT])
 {
     int64_t lease = v[JOB_LEASE_MS], started = v[JOB_SINCE] - (lease >> 1);
@@ -358,7 +358,8 @@ static bool job_lease_good(const int64_t v[JOB_COLUMN_COUNT])
 int job_bad_number(const int64_t v[JOB_COLUMN_COUNT])
 {
     bool good = true;
-    /* Unrolled, the limits are constants, and columns that may have any value cost nothing. */
+    /* After unrolling, the limits are constants, and columns that may have any value cost
+     * nothing. */
 #pragma GCC unroll 16
     for (int i = 0; i < JOB_COLUMN_COUNT; i++)
         good &= (v[i] >= jobs[i].min) & (v[i] <= jobs[i].max);
@@ -427,7 +428,8 @@ static bool is_text(enum value_kind kind)
     return kind == VALUE_TEXT || kind == VALUE_NAME || kind == VALUE_JSON;
 }
 
-/* STRICT keeps writers from storing another type; a file can have been written by other means. */
+/* STRICT prevents writers from storing another type, but the file may have been written by other
+ * means. */
 static bool value_good(const struct column_rule *r, sqlite3_stmt *st, int at)
 {
     int type = sqlite3_column_type(st, at);
@@ -455,7 +457,7 @@ int row_bad_column(enum table_id table, sqlite3_stmt *st, int first)
     return row_bad_among(table, st, first, 0, table_rules[table].count);
 }
 
-/* What names the row: its key, which is its first column. */
+/* The text that identifies the row: its key, which is its first column. */
 static void row_text(sqlite3_stmt *st, int at, char *out, size_t room)
 {
     struct span s = column_span(st, at);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each column of each table may hold.
+/* The allowed values of each column of each table.
  *
- * One description for everyone who reads rows: the load at start, lists, check, export. A value
- * that comes from the file is compared with its rule before it is used; what a rule lets through
- * cannot overflow, index out of bounds or spoil a reply. Rules look at one value alone: whether
- * rows fit each other is for the readers to say.
+ * There is one description for all code that reads rows: the load at start, lists, check, export. A
+ * value from the file is compared with its rule before it is used; a value that a rule accepts
+ * cannot overflow, index out of bounds or make a reply invalid. A rule looks at one value only: the
+ * readers check whether rows fit each other.
  *
- * The columns of a table stand in the order of its CREATE TABLE, in which all statements select
- * them; a test compares the two. */
+ * The columns of a table are in the order of its CREATE TABLE, in which all statements select them;
+ * a test compares the two. */
 #pragma once
 
 #include "backend/local/sqlite/bounds.h"
@@ -16,13 +16,13 @@
 enum value_kind {
     VALUE_NUMBER,  /* min … max */
     VALUE_BITS,    /* any 64 bits */
-    VALUE_ID,      /* the upper half of an id: holds a time */
-    VALUE_MARKS,   /* jobs.marks: a reason, and flags */
-    VALUE_PAYLOAD, /* jobs.payload: a kind, and a length */
+    VALUE_ID,      /* the upper half of an id, which contains a time */
+    VALUE_MARKS,   /* jobs.marks: a reason and flags */
+    VALUE_PAYLOAD, /* jobs.payload: a kind and a length */
     VALUE_BYTES,   /* min … max bytes */
-    VALUE_TEXT,    /* UTF-8 without U+0000, min … max bytes; none at all when min is 0 */
+    VALUE_TEXT,    /* UTF-8 without U+0000, min … max bytes; may be absent if min is 0 */
     VALUE_NAME,    /* … without control characters, as names of queues are */
-    VALUE_JSON,    /* a JSON value, up to max bytes; none at all when min is 0 */
+    VALUE_JSON,    /* a JSON value, up to max bytes; may be absent if min is 0 */
     VALUE_POLICY,  /* encoded: core/policy.h … */
     VALUE_OPTIONS, /* … (may be missing) … */
     VALUE_SPEC,    /* … core/schedules/schedule.h … */
@@ -67,7 +67,7 @@ struct table_rule {
     const char *name;
     const struct column_rule *columns;
     int count;
-    bool job; /* a bad row concerns one job alone: the server starts all the same */
+    bool job; /* a bad row concerns only one job: the server starts in spite of it */
 };
 
 extern const struct table_rule table_rules[TABLE_COUNT];
@@ -76,44 +76,45 @@ extern const struct table_rule table_rules[TABLE_COUNT];
     "holdfast check DIR lists everything that is wrong; restore the newest backup, or save what "  \
     "can be read with holdfast export --data DIR"
 
-/* The columns from `first` on are those of the table. -1 = all are as they must be, else the first
+/* The columns from `first` on are those of the table. -1 = all are valid, otherwise the first one
  * that is not. */
 int row_bad_column(enum table_id table, sqlite3_stmt *st, int first);
-/* As above, but only the columns from … to, of which that of `first` is `from`. */
+/* As above, but only for the columns from … to, where `first` is the column `from`. */
 int row_bad_among(enum table_id table, sqlite3_stmt *st, int first, int from, int to);
 /* -ERR_CORRUPT, with a note that names table, column, row, value and what is allowed. */
 int row_refuse(enum table_id table, sqlite3_stmt *st, int first, int column, struct err_note *note);
 /* Both: for rows without which the server does not start; the note says what to do. */
 MUST_CHECK int row_check(enum table_id table, sqlite3_stmt *st, struct err_note *note);
-/* -ERR_CORRUPT for a value that is in range, but does not fit the rest of the store; `why` says to
- * what. */
+/* -ERR_CORRUPT for a value that is in range but does not fit the rest of the store; `why` says why
+ * not. */
 int row_misfit(enum table_id table, const char *column, int64_t row, const char *why,
                struct err_note *note);
-/* The columns of a table for a SELECT, "a, b, length(c)", for sqlite3_free; of a body it is the
- * length. NULL = no memory. */
+/* The columns of a table for a SELECT, "a, b, length(c)", to be freed with sqlite3_free; for a body
+ * it is the length. NULL = no memory. */
 char *rule_columns(enum table_id table);
-/* A row of jobs by its numbers, in the order of the columns (that of JOB_WORKER is not looked at):
- * every start does this for every job. -1 = all good. */
+/* Checks a row of jobs by its numbers, in the order of the columns (that of JOB_WORKER is ignored).
+ * Every start does this for every job. -1 = all are valid. */
 int job_bad_number(const int64_t values[JOB_COLUMN_COUNT]);
 /* As row_refuse, by the values. */
 int job_refuse(const int64_t values[JOB_COLUMN_COUNT], int column, struct err_note *note);
 
-/* A body and, in the next place, its checksum. */
+/* Binds a body and, in the next place, its checksum. */
 void bind_body(sqlite3_stmt *st, int at, struct span body);
-/* Whether a body that was read is what was written: as long as its checksum says, JSON where that
- * is its kind. What is not must not reach a reply. */
+/* Whether a body that was read is what was written: its checksum matches, and it is JSON if that is
+ * its kind. Any other body must not get into a reply. */
 bool body_good(struct span body, int64_t crc, uint8_t kind);
 
-/* Gives every row of a table to `row`, which must not expect a text to outlast the call. `tail` is
+/* Passes every row of a table to `row`, for which texts are valid only during the call. `tail` is
  * what follows the name of the table in the SELECT. */
 typedef int (*load_row_fn)(sqlite3_stmt *st, const struct store_sink *sink);
 MUST_CHECK int load_scan(sqlite3 *db, enum table_id table, const char *tail, load_row_fn row,
                          const struct store_sink *sink, struct err_note *note);
 
-/* Sequences: what a store counts up to by itself, and with it those of spools (core/id.h). */
+/* Sequences: the store's own counter, and those of spools (core/id.h). */
 #define STORE_SEQ_MAX ((int64_t)ID_SPOOL_BIT - 1)
 #define STORE_SEQ_ANY ((int64_t)(ID_SPOOL_BIT << 1) - 1)
-/* A store whose last reserved sequence is above this one is not opened: it could soon give none. */
+/* A store whose last reserved sequence is above this one is not opened, because it would soon run
+ * out of sequences. */
 #define STORE_SEQ_UPTO_MAX (STORE_SEQ_MAX - (INT64_C(1) << 32))
-/* A start raises it, and ids of events have 24 bits for it. */
+/* A start increases it, and ids of events have 24 bits for it. */
 #define STORE_EPOCH_MAX ((INT64_C(1) << 24) - 2)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules as rows, and which job a trigger gave an item to. */
+/* Schedules as rows, and the job to which a trigger gave an item. */
 #include <inttypes.h>
 
 #include "backend/local/sqlite/rules.h"
@@ -86,7 +86,7 @@ static int write_state(struct store_sqlite *q, const struct rec_schedule_state *
     return write_one(q, STMT_SCHEDULE_SET, "schedule", r->schedule, note);
 }
 
-/* Whether the items are there is for the fold to say, which has their claims. */
+/* The fold, which has the claims, checks whether the items exist. */
 static int write_links(struct store_sqlite *q, const struct rec_job_linked *r,
                        struct err_note *note)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables (sql/schema.sql), and whether a file has exactly these.
+/* The tables (sql/schema.sql), and the check that a file has exactly these.
  *
  * `jobs` is narrow and has no secondary index, not even a partial one (7 % of a cycle's CPU,
- * measured): enqueue, claim, ack and removal touch its tree alone. What few jobs have, and which
- * few jobs are dead or cancelled, is in tables of their own, all keyed by the sequence, so that one
- * rising scan of each can be merged. Numbers are those of core (state.h, job.h, policy.h); times
- * are milliseconds since 1970; 64-bit values without sign are stored as SQLite's signed ones, bit
- * for bit. The range of each column is in sqlite/rules.c.
+ * measured): enqueue, claim, ack and removal change only its tree. The fields that few jobs have,
+ * and the dead and cancelled jobs, are in separate tables, all keyed by the sequence, so that one
+ * scan of each by increasing sequence can be merged. Numbers are those of core (state.h, job.h,
+ * policy.h); times are milliseconds since 1970; unsigned 64-bit values are stored as SQLite's
+ * signed ones, bit for bit. The range of each column is in sqlite/rules.c.
  *
- * There is one format, version 2, and no upgrade code. Files of earlier drafts have the
+ * There is one format (STORE_FORMAT) and no upgrade code. Files of earlier drafts have the
  * user_version 1 to 4 or FORMAT_BASE + 1; files of format N have FORMAT_BASE + N, so that no draft
- * can be taken for a format. As the tables may still change until the first release, the number
- * alone proves nothing:
- * sqlite_schema must also be what this program creates, object by object. That comparison finds
- * triggers, views, tables and indexes that someone else added, too; none of them is ever used. */
+ * can be mistaken for a format. As the tables may still change until the first release, the number
+ * alone proves nothing: sqlite_schema must also be what this program creates, object by object.
+ * That comparison also finds triggers, views, tables and indexes that someone else added; none of
+ * them is ever used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -44,7 +44,7 @@ int schema_create(sqlite3 *db, struct err_note *note)
         rc = sql_exec(db, set, note);
     if (rc == 0)
         rc = sql_exec(db, "COMMIT", note);
-    if (rc != 0) /* the first error is the one to tell */
+    if (rc != 0) /* report the first error */
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
@@ -105,7 +105,7 @@ int schema_refuse(const char *path, const char *type, const char *name, enum sch
                         type, name, path);
 }
 
-/* Tells for every object that one database has whether the other has the same one. */
+/* Reports for every object of one database whether the other has the same one. */
 static int objects_compare(sqlite3 *of, sqlite3 *with, enum schema_fault absent, schema_fault_fn fn,
                            void *ctx, struct err_note *note)
 {
@@ -145,7 +145,7 @@ static int objects_compare(sqlite3 *of, sqlite3 *with, enum schema_fault absent,
     return rc;
 }
 
-/* What differs is told when the file's objects are compared; here only what it lacks. */
+/* Differences are reported when the file's objects are compared; here only missing objects are. */
 struct missing {
     schema_fault_fn fn;
     void *ctx;
@@ -162,7 +162,7 @@ int schema_compare(sqlite3 *db, schema_fault_fn fn, void *ctx, struct err_note *
 {
     sqlite3 *model = NULL;
     struct missing missing = {fn, ctx};
-    /* It has no file, and so no pages with checksums: sql_open is not for it. */
+    /* It has no file, and therefore no pages with checksums, so sql_open cannot be used. */
     int rc = sqlite3_open(":memory:", &model) == SQLITE_OK
                  ? 0
                  : err_note_set(note, -ERR_NOMEM, "out of memory");
@@ -178,7 +178,7 @@ int schema_compare(sqlite3 *db, schema_fault_fn fn, void *ctx, struct err_note *
     return rc;
 }
 
-/* A view of ours, and what belongs to it, holds no data and is created again when it differs. */
+/* A view of Holdfast and its triggers contain no data and are created again if they differ. */
 bool schema_matters(const char *type, enum schema_fault fault)
 {
     bool data = strcmp(type, "view") != 0 && strcmp(type, "trigger") != 0;
@@ -211,15 +211,15 @@ int schema_check(sqlite3 *db, const char *path, struct err_note *note)
     return rc ? rc : schema_compare(db, refuse_cb, (void *)path, note);
 }
 
-/* ---- whose file is it? ---- */
+/* ---- does the file belong to Holdfast? ---- */
 
 int schema_headless(const char *path, struct err_note *note)
 {
     return err_note_set(note, -ERR_CORRUPT, "%s is damaged: its header cannot be read", path);
 }
 
-/* A store gets its header before it gets its name, so a file without it is not one, unless it was
- * damaged later. */
+/* A store gets its header before it gets its name, so a file without a header is not a store,
+ * unless it was damaged later. */
 static int kind_judge(enum dbfile_kind kind, const char *path, struct err_note *note)
 {
     switch (kind) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SQLite's codes and values, in our words. */
+/* Translates SQLite's error codes and values. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@ const char *store_sqlite_version(void)
 
 /* ---- errors ---- */
 
-/* A failed sync is never "no space": what was written may be lost already, so nobody may retry. */
+/* A failed sync is never "no space": what was written may already be lost, so a retry is not
+ * allowed. */
 int sql_code(int extended, int system_errno)
 {
     switch (extended & 0xff) {
@@ -25,7 +26,7 @@ int sql_code(int extended, int system_errno)
         return -ERR_NOMEM;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-    case SQLITE_CONSTRAINT: /* a row is there that must not be, or the other way round */
+    case SQLITE_CONSTRAINT: /* a row exists that must not, or a row is missing */
     case SQLITE_MISMATCH:
         return -ERR_CORRUPT;
     case SQLITE_INTERRUPT:
@@ -45,7 +46,7 @@ int sql_code(int extended, int system_errno)
     }
 }
 
-/* Which page it was, and of which table. */
+/* The text that names the page and its table. */
 static void fault_text(sqlite3 *db, char *text, size_t bytes)
 {
     char name[100];
@@ -75,7 +76,7 @@ int sql_error(sqlite3 *db, const char *doing, struct err_note *note)
 
 /* ---- connections and statements ---- */
 
-/* What a file may make SQLite do: no more than our own statements and rows need. */
+/* Limits of what a file can make SQLite do: no more than our own statements and rows need. */
 static const struct {
     int id, value;
 } limits[] = {
@@ -109,7 +110,7 @@ int sql_draft(const char *path, struct err_note *note)
                         path);
 }
 
-/* A new file gets room for checksums before its first page is written. */
+/* A new file reserves bytes for checksums before its first page is written. */
 static int format_check(sqlite3 *db, const char *path, struct err_note *note)
 {
     int reserved = DBPAGE_RESERVED;
@@ -135,7 +136,7 @@ static int connection_open(const char *name, const char *path, int flags, int bu
         return open_failed(path, *ret, rc, note);
     sqlite3_extended_result_codes(*ret, 1);
     sqlite3_busy_timeout(*ret, busy_ms);
-    /* Views and triggers come from the file: no function with effects for them. */
+    /* Views and triggers come from the file: they must not call functions with side effects. */
     sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
@@ -221,7 +222,7 @@ void bind_bytes(sqlite3_stmt *st, int at, struct span s)
 
 struct span column_span(sqlite3_stmt *st, int at)
 {
-    /* column_blob first: it leaves text as it is, and column_bytes then counts those bytes. */
+    /* column_blob first: it leaves text unchanged, and column_bytes then counts those bytes. */
     const void *bytes = sqlite3_column_blob(st, at);
     return span_of(bytes, bytes ? (size_t)sqlite3_column_bytes(st, at) : 0);
 }

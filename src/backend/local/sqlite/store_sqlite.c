@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SQLite store: opening, and the transaction that makes a batch durable.
  *
- * A store is made under another name and renamed when it is whole, so DIR/holdfast.db is either
- * complete or not there. One apply is one transaction: rows and the applied position together, with
- * synchronous=FULL, so that when it returns the WAL is on stable storage.
+ * A store is created under another name and renamed when it is complete, so DIR/holdfast.db is
+ * either complete or does not exist. One apply is one transaction: rows and the applied position
+ * together, with synchronous=FULL, so that when it returns the WAL is on stable storage.
  *
- * Checkpoints are run by hand, never by SQLite's own hook: that one hides a failed sync of the
- * database file and tries again, and a second sync after a failed one proves nothing. Here it is
- * -ERR_IO, which stops the process; the WAL still has everything. A checkpoint that finds no room
- * is no failure: the WAL goes on. */
+ * This file runs the checkpoints itself, never SQLite's own hook: the hook hides a failed sync of
+ * the database file and tries again, and a second sync after a failed one proves nothing. Here it
+ * is -ERR_IO, which stops the process; the WAL still has everything. A checkpoint that finds no
+ * space is not a failure: the WAL continues to grow. */
 #include "backend/local/sqlite/store_sqlite.h"
 
 #include <errno.h>
@@ -30,16 +30,17 @@
 #define NEW_SUFFIX ".new"
 #define BUSY_MS 5000
 #define CUT_BUSY_MS 100
-/* A WAL of more pages is emptied by the apply that made it so, others by tidy … */
+/* A longer WAL is emptied by the apply that made it so, others by tidy … */
 #define WAL_PAGES_MAX 4096
-#define WAL_PAGES_CUT 65536 /* … and its file is cut when a reader has let it grow so far */
-#define TIDY_PAGES 256      /* free pages given back to the file system in one step */
-#define TIDY_BLOCKS 512     /* of removed jobs whose rows are deleted in one step */
+/* … and its file is truncated if a reader has let it grow to this size */
+#define WAL_PAGES_CUT 65536
+#define TIDY_PAGES 256  /* free pages returned to the file system in one step */
+#define TIDY_BLOCKS 512 /* blocks of removed jobs whose rows are deleted in one step */
 #define ROOM_SHORT (UINT64_C(16) << 20)
-#define FREE_PAGES_KEPT 1024 /* free pages kept for what comes next */
-/* What compacting does between two commits: so many pages, or blocks of removed jobs, or a
- * checkpoint of a WAL so short, with so little patience for readers, that none keeps a commit
- * waiting. */
+#define FREE_PAGES_KEPT 1024 /* free pages that are not returned, for new rows */
+/* What compacting does between two commits: this many pages, or blocks of removed jobs, or a
+ * checkpoint of a WAL of this length, with this timeout for readers. The values are so small that
+ * no commit has to wait. */
 #define COMPACT_PAGES 64
 #define COMPACT_BLOCKS 32
 #define COMPACT_WAL_PAGES 512
@@ -95,7 +96,7 @@ static void roll_back(struct store_sqlite *q)
     }
 }
 
-/* Between BEGIN and COMMIT. */
+/* Called between BEGIN and COMMIT. */
 static int write_frames(struct store_sqlite *q, const struct span *frames, size_t count,
                         struct err_note *note)
 {
@@ -104,14 +105,14 @@ static int write_frames(struct store_sqlite *q, const struct span *frames, size_
     int rc = frames_walk(frames, count, &q->next.position, record_cb, q, note);
     if (rc == 0)
         rc = write_changes(q, note);
-    /* Without a transaction each statement would commit by itself, the new position included. */
+    /* Without a transaction each statement would commit by itself, including the new position. */
     if (rc == 0 && sqlite3_get_autocommit(q->db))
         rc = err_note_set(note, -ERR_CORRUPT, "%s: SQLite ended the transaction", q->dir.db_path);
     return rc ? rc : write_meta(q, note);
 }
 
-/* Moves the WAL into the database file, as far as no reader is in the way; a full disk leaves the
- * rest for another time, too. */
+/* Moves the WAL into the database file, unless a reader prevents it; if the disk is full, the rest
+ * is left for another time. */
 static int checkpoint(struct store_sqlite *q, int mode, struct err_note *note)
 {
     int pages = 0, moved = 0;
@@ -129,7 +130,7 @@ static int checkpoint(struct store_sqlite *q, int mode, struct err_note *note)
     return rc == -ERR_NO_SPACE ? 0 : rc;
 }
 
-/* After a failed write or sync nobody knows what the disk has: the process must start again. */
+/* After a failed write or sync the content of the disk is unknown: the process must start again. */
 static int keep_failure(struct store_sqlite *q, int rc)
 {
     if (rc == -ERR_IO || rc == -ERR_CORRUPT)
@@ -143,7 +144,7 @@ static void committed(struct store_sqlite *q)
     q->figures = q->next_figures;
 }
 
-/* *again: a damaged page was in the way, and the batch can be applied without it. */
+/* *again: there was a damaged page, and the batch can be applied without changing it. */
 static int commit_try(struct store_sqlite *q, const struct span *frames, size_t count, bool *again,
                       struct err_note *note)
 {
@@ -163,7 +164,7 @@ static int commit_try(struct store_sqlite *q, const struct span *frames, size_t 
     return rc;
 }
 
-/* One that met a damaged page is repeated without it. */
+/* A transaction that met a damaged page is repeated without changing it. */
 static int commit_frames(struct store_sqlite *q, const struct span *frames, size_t count,
                          struct err_note *note)
 {
@@ -172,8 +173,8 @@ static int commit_frames(struct store_sqlite *q, const struct span *frames, size
     return again ? commit_try(q, frames, count, &again, note) : rc;
 }
 
-/* A WAL that is moved into the database file is written again from its beginning: what comes next
- * finds room there. */
+/* After the WAL was moved into the database file, it is written from its beginning: this makes
+ * space for the next batch. */
 static int make_room(struct store_sqlite *q, struct err_note *note)
 {
     struct err_note why = {""};
@@ -181,7 +182,7 @@ static int make_room(struct store_sqlite *q, struct err_note *note)
     return rc == 0 ? -ERR_NO_SPACE : keep_failure(q, err_note_set(note, rc, "%s", why.text));
 }
 
-/* Rows that could go and find no room to go in stay; the batch is applied all the same. */
+/* If there is no space to delete the rows, they stay; the batch is applied anyway. */
 static int clean_surplus(struct store_sqlite *q, struct err_note *note)
 {
     struct err_note why = {""};
@@ -205,7 +206,7 @@ static int sqlite_apply(struct store *s, const struct span *frames, size_t count
         return make_room(q, note);
     if (rc == 0)
         rc = clean_surplus(q, note);
-    /* Where a reader held an old snapshot, trying again with each commit would not help. */
+    /* If a reader has an old snapshot, trying again with each commit would not help. */
     if (rc == 0 && q->wal_pages - q->wal_pages_tried >= WAL_PAGES_MAX)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
     return keep_failure(q, rc);
@@ -245,7 +246,7 @@ static int cut_wal(struct store_sqlite *q, int busy_ms, struct err_note *note)
     return rc;
 }
 
-/* Deletes rows of removed jobs; no room for that is no failure. */
+/* Deletes rows of removed jobs; a lack of space is not a failure. */
 static int clean_slice(struct store_sqlite *q, uint64_t blocks, bool *ret_cleaned,
                        struct err_note *note)
 {
@@ -324,14 +325,14 @@ static uint64_t sqlite_bytes(const struct store *s)
 
 /* ---- opening ---- */
 
-/* The first row: who the store is. */
-static int meta_make(sqlite3 *db, struct wall_time now, struct err_note *note)
+/* Inserts the first row, which identifies the store. */
+static int meta_create(sqlite3 *db, struct wall_time now, struct err_note *note)
 {
     uint8_t drawn[32];
     sqlite3_stmt *st = NULL;
     int rc = random_bytes(drawn, sizeof drawn);
     if (rc != 0)
-        return err_note_set(note, rc, "the kernel has no random bytes to give");
+        return err_note_set(note, rc, "the kernel did not return random bytes");
     rc = sql_prepare(db, sqlite_text[TEXT_META_NEW], &st, note);
     if (rc == 0) {
         bind_bytes(st, 1, span_of(drawn, 16));
@@ -361,27 +362,27 @@ static int store_fill(const char *path, struct wall_time now, struct err_note *n
     if (rc == 0)
         rc = schema_create(db, note);
     if (rc == 0)
-        rc = meta_make(db, now, note);
+        rc = meta_create(db, now, note);
     if (sqlite3_close(db) != SQLITE_OK && rc == 0)
         rc = err_note_set(note, -ERR_IO, "cannot close %s", path);
     return rc;
 }
 
-/* Payloads are nobody else's business, also where the directory was there before and is open to
- * all. SQLite gives its other files the mode of this one. */
-static int file_make(const char *path, struct err_note *note)
+/* Only the owner may read payloads, even if the directory existed before and is open to everyone.
+ * SQLite gives its other files the mode of this one. */
+static int file_create(const char *path, struct err_note *note)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_note_set(note, errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO,
-                            "cannot make %s: %s", path, strerror(errno));
+                            "cannot create %s: %s", path, strerror(errno));
     close(fd);
     return 0;
 }
 
-/* A new store would refuse the journal of the store that is gone, and hide that something is
- * missing. SQLite would take its WAL for one of the new store, and apply it. */
-static int no_orphans(const struct store_dir *dir, const char *wal_path, struct err_note *note)
+/* A new store would refuse the journal of the lost store, and hide that something is missing.
+ * SQLite would use a leftover WAL as that of the new store, and apply it. */
+static int orphans_refuse(const struct store_dir *dir, const char *wal_path, struct err_note *note)
 {
     if (store_dir_journaled(dir->path))
         return store_dir_lost(dir->path, note);
@@ -405,11 +406,11 @@ static int store_make(const struct store_dir *dir, struct wall_time now, struct 
     char *path = sqlite3_mprintf("%s" NEW_SUFFIX, dir->db_path);
     char *journal = sqlite3_mprintf("%s" NEW_SUFFIX "-journal", dir->db_path);
     char *wal = sqlite3_mprintf("%s-wal", dir->db_path);
-    int rc = path && journal && wal ? no_orphans(dir, wal, note)
+    int rc = path && journal && wal ? orphans_refuse(dir, wal, note)
                                     : err_note_set(note, -ERR_NOMEM, "out of memory");
     if (rc == 0 && path && journal) {
         store_unmake(path, journal); /* left by a process that died here */
-        rc = file_make(path, note);
+        rc = file_create(path, note);
     }
     if (rc == 0)
         rc = store_fill(path, now, note);
@@ -454,11 +455,11 @@ static int bounds_all(struct store_sqlite *q, struct err_note *note)
     int rc = 0;
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0] && rc == 0; i++)
         rc = bounds_read(q->db, sql[i][0], sql[i][1], bounds[i], note);
-    q->gones = (struct seq_bounds){0, UINT64_MAX}; /* until they have been cleaned once */
+    q->gones = (struct seq_bounds){0, UINT64_MAX}; /* unknown until they have been cleaned once */
     return rc ? rc : gone_count(q->db, &q->figures.marks, note);
 }
 
-/* The connection's own settings; none of them is kept in the file but the journal mode. */
+/* Settings of the connection; only the journal mode is stored in the file. */
 static const char settings[] = "PRAGMA journal_mode = WAL;"
                                "PRAGMA synchronous = FULL;"
                                "PRAGMA wal_autocheckpoint = 0;"
@@ -467,7 +468,7 @@ static const char settings[] = "PRAGMA journal_mode = WAL;"
                                "PRAGMA foreign_keys = OFF;"
                                "PRAGMA secure_delete = OFF;";
 
-/* What SQLite would ignore without a word. */
+/* Finds damage of the WAL that SQLite would ignore silently. */
 static int wal_sound(const char *db_path, struct err_note *note)
 {
     struct dbpage_wal wal;
@@ -476,7 +477,7 @@ static int wal_sound(const char *db_path, struct err_note *note)
     return rc;
 }
 
-/* A start that is refused must say what can be done. */
+/* If the start is refused, the note must say what can be done. */
 static int damage_advise(const struct store_sqlite *q, int rc, struct err_note *note)
 {
     if (rc != -ERR_CORRUPT || !note || strstr(note->text, "holdfast export"))
@@ -495,7 +496,7 @@ static int db_ready(struct store_sqlite *q, struct err_note *note)
         rc = sql_open(q->dir.db_path, SQLITE_OPEN_READWRITE, BUSY_MS, &q->db, note);
     if (rc != 0)
         return rc;
-    /* Until it is known to be ours to write: not even a checkpoint on close. */
+    /* No checkpoint on close until it is certain that the file may be changed. */
     sqlite3_db_config(q->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     rc = schema_check(q->db, q->dir.db_path, note);
     if (rc == 0)
@@ -515,8 +516,8 @@ static int db_ready(struct store_sqlite *q, struct err_note *note)
     return 0;
 }
 
-/* On a disk that is nearly full the files beside the database stay: what they take may be gone
- * when the next start needs it. */
+/* On a disk that is nearly full the files beside the database stay: if they were deleted, the next
+ * start might not find the space to create them. */
 static void keep_files_if_short(struct store_sqlite *q)
 {
     struct statvfs st;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The views: what `sqlite3 -readonly DIR/holdfast.db` shows to people, beside a running server.
+/* The views, which `sqlite3 -readonly DIR/holdfast.db` shows beside a running server.
  *
- * A view is one row of the table below. Each shows only what exists: no jobs of deleted queues,
- * none that a purge has taken, none that are removed while their rows are still there. Writing to
- * one fails, and the error names the command to use instead. */
+ * A view is one row of the table below. Each shows only what exists: no jobs of deleted queues, no
+ * purged jobs, and no removed jobs whose rows still exist. Writing to a view fails, and the error
+ * names the command to use instead. */
 #include "backend/local/sqlite/read.h"
 
 struct view {
     const char *name;
     enum text_id sql;                     /* sql/views.sql */
-    const char *insert, *update, *delete; /* what to do instead */
+    const char *insert, *update, *delete; /* the command to use instead */
 };
 
 static const struct view views[] = {
@@ -28,7 +28,7 @@ static const struct view views[] = {
         .delete = "DELETE /v1/jobs/ID",
     },
     {
-        /* Jobs of the API webqueue in its words; times are Unix seconds. */
+        /* Jobs of the API webqueue in its own terms; times are Unix seconds. */
         .name = "queue",
         .sql = TEXT_VIEW_QUEUE,
         .insert = "holdfast enqueue, or POST /api/web/queue/enqueue",
@@ -37,9 +37,9 @@ static const struct view views[] = {
     },
 };
 
-#define OBJECTS 4 /* of a view: itself and a trigger for each verb */
+#define OBJECTS 4 /* of a view: the view itself and a trigger for each verb */
 
-/* The SQL of one of a view's objects, for sqlite3_free; its name is given back, too. */
+/* The SQL of one of a view's objects, to be freed with sqlite3_free; its name is returned, too. */
 static char *object_sql(const struct view *v, int object, char **ret_name)
 {
     const char *const verbs[OBJECTS] = {NULL, "INSERT", "UPDATE", "DELETE"};
@@ -55,7 +55,7 @@ static char *object_sql(const struct view *v, int object, char **ret_name)
                            instead[object]);
 }
 
-/* Calls fn for every object there should be. */
+/* Calls fn for every object that should exist. */
 typedef int (*object_fn)(sqlite3 *db, const char *name, const char *sql, struct err_note *note);
 
 static int objects_each(sqlite3 *db, object_fn fn, struct err_note *note)
@@ -71,9 +71,9 @@ static int objects_each(sqlite3 *db, object_fn fn, struct err_note *note)
     return rc;
 }
 
-/* ---- are they there? ---- */
+/* ---- do they exist? ---- */
 
-/* -ERR_NOT_FOUND when it is not there or not the same. */
+/* -ERR_NOT_FOUND if it does not exist or differs. */
 static int object_compare(sqlite3 *db, const char *name, const char *sql, struct err_note *note)
 {
     sqlite3_stmt *st = NULL;
@@ -99,9 +99,9 @@ static int views_compare(sqlite3 *db, struct err_note *note)
     return rc ? rc : objects_each(db, object_compare, note);
 }
 
-/* ---- making them ---- */
+/* ---- creating them ---- */
 
-/* Drops every view there is: only those of Holdfast can be there. Their triggers go with them. */
+/* Drops all views: only those of Holdfast can exist. Their triggers are dropped with them. */
 static int views_drop(sqlite3 *db, struct err_note *note)
 {
     sqlite3_stmt *st = NULL;
@@ -135,7 +135,7 @@ int schema_views(sqlite3 *db, struct err_note *note)
         rc = objects_each(db, object_make, note);
     if (rc == 0)
         rc = sql_exec(db, "COMMIT", note);
-    if (rc != 0) /* the first error is the one to tell */
+    if (rc != 0) /* report the first error */
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes and records as rows.
+/* Writes changes and records as rows.
  *
- * Rows are written by rising sequence. Jobs that follow one another and change alike (claimed by
- * one worker, acked in one batch, removed) share one statement, which is most of what a busy queue
- * does; the cost of a statement is in starting it. A table that holds nothing in a range is not
- * asked. Every statement that names a row which must be there is counted: a record about something
- * that does not exist, or is not in a state the record can start from, is damage. */
+ * Rows are written by increasing sequence. Consecutive jobs with the same change (claimed by one
+ * worker, acked in one batch, removed) share one statement, which covers most of what a busy queue
+ * does; the cost of a statement is mainly its start. A table without rows in a range is not
+ * accessed. The rows changed by a statement are counted: a record about something that does not
+ * exist, or is not in an allowed initial state, means damage. */
 #include <inttypes.h>
 
 #include "backend/local/sqlite/damage.h"
@@ -56,7 +56,8 @@ static void bind_state(sqlite3_stmt *st, int first, const struct change *c)
     bind_number(st, first + JOB_SINCE, (uint64_t)c->job.since.ms);
 }
 
-/* An ack of a claim of an earlier batch is left to the statement, which has the row. */
+/* For an ack of a claim of an earlier batch the statement computes the value, because it has the
+ * row. */
 static uint64_t lease_column(const struct change *c)
 {
     if (c->job.state != STATE_DONE)
@@ -116,7 +117,7 @@ static int write_noted(struct store_sqlite *q, const struct change *c, struct er
     return write_run(q, STMT_EXTRA_NOTE, note);
 }
 
-/* A payload that replaces another. */
+/* Writes a payload that replaces another. */
 static int write_payload(struct store_sqlite *q, const struct change *c, struct err_note *note)
 {
     bool unreadable;
@@ -194,7 +195,7 @@ static int write_set(struct store_sqlite *q, const struct change *c, struct err_
     return rc ? rc : write_aside(q, c, note);
 }
 
-/* What it got besides its row. */
+/* Writes what belongs to the job besides its row. */
 static int write_bytes(struct store_sqlite *q, const struct change *c, struct err_note *note)
 {
     int rc = 0;
@@ -235,7 +236,7 @@ static void bind_payload(sqlite3_stmt *st, int first, const struct change *c)
     bind_body(st, first + 1, c->payload);
 }
 
-/* One statement when the group is full, else one a row. */
+/* One statement if the group is full, otherwise one for each row. */
 static int write_rows(struct store_sqlite *q, const struct group *g, enum stmt_id whole,
                       enum stmt_id single, int columns,
                       void (*bind)(sqlite3_stmt *st, int first, const struct change *c),
@@ -282,7 +283,7 @@ static int group_add(struct store_sqlite *q, struct group *g, const struct chang
     return g->count == GROUP ? group_end(q, g, note) : 0;
 }
 
-/* ---- runs of jobs that follow one another and change alike ---- */
+/* ---- runs of consecutive jobs with the same change ---- */
 
 struct run {
     enum stmt_id id;
@@ -303,7 +304,7 @@ static enum stmt_id change_stmt(const struct change *c)
     return c->flags & CHANGE_STATE ? STMT_JOBS_DONE : STMT_JOBS_EXTENDED;
 }
 
-/* Whether the statement would write to c what it writes to the first of the run. */
+/* Whether the statement would write the same to c as to the first of the run. */
 static bool run_takes(const struct run *run, enum stmt_id id, const struct change *c)
 {
     const struct change *f = run->first;
@@ -326,7 +327,7 @@ static bool run_takes(const struct run *run, enum stmt_id id, const struct chang
             span_equal(c->worker, f->worker));
 }
 
-/* What few jobs have goes with them in any case. */
+/* Deletes the rare rows of removed jobs in any case. */
 static int write_rare_gone(struct store_sqlite *q, uint64_t first, uint64_t last,
                            struct err_note *note)
 {
@@ -353,7 +354,7 @@ static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, str
     return rc ? rc : write_rare_gone(q, first, last, note);
 }
 
-/* The rows that most jobs have stay for now. */
+/* Keeps the rows that most jobs have for now. */
 static int write_marked(struct store_sqlite *q, struct gone_group *marks, uint64_t seq,
                         struct err_note *note)
 {
@@ -393,8 +394,9 @@ static int run_end(struct store_sqlite *q, struct run *run, struct err_note *not
     return rc;
 }
 
-/* A job that came and went within the batch has no row; what other tables got of it goes. */
-static int write_never_there(struct store_sqlite *q, uint64_t seq, struct err_note *note)
+/* A job that was created and removed within the batch has no row; its rows in other tables are
+ * deleted. */
+static int write_transient(struct store_sqlite *q, uint64_t seq, struct err_note *note)
 {
     int rc = 0;
     if (bounds_meet(&q->undelivered, seq, seq))
@@ -404,20 +406,20 @@ static int write_never_there(struct store_sqlite *q, uint64_t seq, struct err_no
     return rc;
 }
 
-/* What is kept open from one change to the next. */
+/* The groups and runs that are continued from one change to the next. */
 struct pending {
     struct run run;
     struct group group;
     struct gone_group marks;
 };
 
-/* One change, in its turn. */
+/* Writes one change. */
 static int write_change(struct store_sqlite *q, const struct change *c, struct pending *open,
                         struct err_note *note)
 {
     enum stmt_id id = change_stmt(c);
     if (id == STMT_JOBS_GONE && (c->flags & CHANGE_NEW))
-        return write_never_there(q, c->seq, note);
+        return write_transient(q, c->seq, note);
     if (c->flags & CHANGE_MARKED)
         return write_marked(q, &open->marks, c->seq, note);
     int rc = 0;
@@ -456,7 +458,7 @@ int write_changes(struct store_sqlite *q, struct err_note *note)
     if (rc == 0)
         rc = write_attempts(q, note);
     if (rc == 0)
-        rc = write_tallies(q, note);
+        rc = write_counters(q, note);
     fold_clear(&q->fold);
     return rc;
 }
@@ -495,10 +497,10 @@ static int write_queue(struct store_sqlite *q, enum stmt_id id, uint32_t queue,
     return write_one(q, id, "queue", queue, note);
 }
 
-/* What it was remembered by goes with it. */
+/* Deletes a queue with its counters. */
 static int write_queue_end(struct store_sqlite *q, uint32_t queue, struct err_note *note)
 {
-    int rc = write_tallies(q, note);
+    int rc = write_counters(q, note);
     bind_number(q->stmts[STMT_HOURS_GONE], 1, queue);
     if (rc == 0)
         rc = write_run(q, STMT_HOURS_GONE, note);

@@ -166,8 +166,8 @@ void pg_array_end(struct args *a)
 
 /* --- results --- */
 
-/* NULL: a row or column that is not there, no value, or one of another width than the statement
- * has. The server may answer anything: none of this is asserted. */
+/* NULL: the row or column does not exist, there is no value, or it has another width than the
+ * statement says. The server may return anything, so none of this is asserted. */
 static const char *fixed(const PGresult *r, int row, int col, int width)
 {
     if (PQgetisnull(r, row, col) || PQgetlength(r, row, col) != width)

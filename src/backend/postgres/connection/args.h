@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes into a statement and what comes out of it, in PostgreSQL's binary form.
+/* The arguments and results of statements, in PostgreSQL's binary format.
  *
- * Statements of this store take arrays: one column of all the rows they are about. A list of
- * arguments is built, sent, and cleared for the next statement; it owns its bytes. Running out of
- * memory is remembered and told once, by conn_send. */
+ * The statements of this store take arrays: each is one column of all rows that the statement
+ * concerns. A list of arguments is built, sent, and cleared for the next statement; it owns its
+ * bytes. If memory runs out, this is remembered, and conn_send reports it. */
 #pragma once
 
 #include <libpq-fe.h>
@@ -21,7 +21,7 @@ struct args {
     int length[ARGS_MAX]; /* -1 = NULL */
     int count;
     bool failed;
-    size_t elements; /* of the array that is open … */
+    size_t elements; /* of the open array … */
     size_t mark;     /* … and where it begins */
 };
 
@@ -34,7 +34,8 @@ void pg_args_i4(struct args *a, int32_t v);
 void pg_args_bool(struct args *a, bool v);
 void pg_args_bytes(struct args *a, struct span s); /* text or bytea; an empty span is not NULL */
 
-/* A text of a client's: one that the database would refuse becomes one that nothing matches. */
+/* A text from a client: a text that the database would refuse is replaced by one that nothing
+ * matches. */
 void pg_args_text(struct args *a, struct span s);
 bool unit_text_safe(struct span s);
 
@@ -45,19 +46,19 @@ void pg_array_i8(struct args *a, int64_t v);
 void pg_array_i4(struct args *a, int32_t v);
 void pg_array_i2(struct args *a, int16_t v);
 void pg_array_bool(struct args *a, bool v);
-void pg_array_bytes(struct args *a, struct span s); /* with no bytes: NULL */
-void pg_array_blob(struct args *a, struct span s);  /* with no bytes: no bytes */
+void pg_array_bytes(struct args *a, struct span s); /* empty: NULL */
+void pg_array_blob(struct args *a, struct span s);  /* empty: an empty value */
 void pg_array_end(struct args *a);
 
 /* Columns of a result; NULL reads as 0, or as no bytes. */
 int64_t pg_col_i8(const PGresult *r, int row, int col);
 int32_t pg_col_i4(const PGresult *r, int row, int col);
 int16_t pg_col_i2(const PGresult *r, int row, int col);
-/* Within bounds, as backend/shared/sound.h says. */
+/* Checked against the limits in backend/shared/sound.h. */
 int64_t pg_col_time(const PGresult *r, int row, int col);
 uint64_t pg_col_seq(const PGresult *r, int row, int col);
 int64_t pg_col_sum(const PGresult *r, int row, int col);
 uint64_t pg_col_count(const PGresult *r, int row, int col);
 uint8_t pg_col_kind(const PGresult *r, int row, int col, unsigned count);
 bool pg_col_bool(const PGresult *r, int row, int col);
-struct span pg_col_bytes(const PGresult *r, int row, int col); /* lives as long as the result */
+struct span pg_col_bytes(const PGresult *r, int row, int col); /* valid as long as the result */

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pipeline: what was sent is answered in order, a result and an end mark each, and the sync
- * point last.
+/* A connection in pipeline mode.
  *
- * A poll handle of libuv is bound to one descriptor for life, and libpq takes another one with each
- * address it tries: so handles live on the heap, and one that is no longer needed is left to the
- * loop. It is closed before libpq closes the descriptor. */
+ * Statements are sent without waiting for the results of earlier ones. The server answers in order:
+ * a result and an end mark for each statement, and at last the sync point of the round. If a
+ * statement fails, the server skips the rest of the round up to the sync point, so a round can fail
+ * only once. Results are matched to statements by their position alone (statement_of): an answer
+ * that does not fit ends the connection, because later answers would be taken for the wrong
+ * statement.
+ *
+ * A poll handle of libuv is bound to one descriptor for its lifetime, and libpq uses another
+ * descriptor for each address that it tries. Handles are therefore on the heap, and a handle that
+ * is no longer needed is freed by the loop. It is closed before libpq closes the descriptor. */
 #include "backend/postgres/connection/conn.h"
 
 #include <stdio.h>
@@ -14,7 +20,7 @@
 #include "base/mem.h"
 #include "base/system/clock.h"
 
-#define ENDS_MAX 2 /* end marks that libpq may give without a result between them */
+#define ENDS_MAX 2 /* end marks that libpq may return without a result between them */
 
 enum conn_state { CONN_DOWN, CONN_CONNECTING, CONN_SETTING_UP, CONN_UP };
 
@@ -27,18 +33,18 @@ struct conn {
     bool prepared[SQL_COUNT];
     struct round_error error;
     char trouble[200];
-    uint64_t heard_ns; /* when something last came, or was asked for, while an answer is awaited;
-                          0 = none is */
-    bool late;         /* nothing came for too long, already when it was looked at last */
-    round_fn fn;       /* of the round under way; NULL = none */
+    /* when data last arrived or a request was sent, while an answer is awaited; 0 = none is */
+    uint64_t heard_ns;
+    bool late;   /* nothing had arrived in time at the last check */
+    round_fn fn; /* of the current round; NULL = none */
     void *ctx;
-    mark_fn mark;                    /* of that round; NULL = none, or it is past */
+    mark_fn mark;                    /* of that round; NULL = none, or it has passed */
     size_t mark_at;                  /* results before it */
-    bool failed;                     /* a statement of the round to come could not be sent */
-    bool stale;                      /* results are of the round before */
+    bool failed;                     /* a statement of the next round could not be sent */
+    bool stale;                      /* the results belong to the previous round */
     size_t sent;                     /* statements */
     size_t expected, got;            /* results: prepares count, too */
-    int statement_of[2 * ROUND_MAX]; /* by result; below 0: the prepare of statement -1 - it */
+    int statement_of[2 * ROUND_MAX]; /* by result; below 0: the prepare of statement -1 - value */
     PGresult *results[ROUND_MAX];
 };
 
@@ -93,7 +99,7 @@ static void lose(struct conn *c)
     hang_up(c);
     c->fn = NULL;
     c->mark = NULL;
-    c->stale = true; /* what came of the round goes before the next */
+    c->stale = true; /* the results of the round are freed before the next one */
     c->sent = c->expected = c->got = 0;
     if (fn)
         fn(c->ctx, -ERR_IO, &c->error);
@@ -138,7 +144,7 @@ static void error_of_result(struct conn *c, const PGresult *r, int at)
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     const char *text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
     if (c->error.state[0])
-        return; /* the first one counts */
+        return; /* the first error counts */
     snprintf(c->error.state, sizeof c->error.state, "%s", state ? state : "XX000");
     snprintf(c->error.text, sizeof c->error.text, "%s", text ? text : PQresultErrorMessage(r));
     c->error.at = at;
@@ -155,12 +161,13 @@ static void round_over(struct conn *c)
     fn(c->ctx, c->error.state[0] ? -ERR_INVALID : 0, &c->error);
 }
 
-/* The server does not keep to the protocol: what it says from here on would be taken for the answer
- * to something else. */
+/* The server violates the protocol: its next answers would be taken for those of other
+ * statements. */
 static void break_off(struct conn *c)
 {
     error_of_conn(c);
-    snprintf(c->trouble, sizeof c->trouble, "its answers do not fit what it was asked");
+    snprintf(c->trouble, sizeof c->trouble,
+             "its answers do not match the statements that were sent");
     lose(c);
 }
 
@@ -183,7 +190,7 @@ static enum taken take_result(struct conn *c, PGresult *r)
         c->results[at] = r;
         return TAKEN_RESULT;
     }
-    c->prepared[-1 - at] = good; /* it outlives the transaction it was made in */
+    c->prepared[-1 - at] = good; /* it outlives the transaction in which it was prepared */
     PQclear(r);
     return TAKEN_RESULT;
 }
@@ -199,7 +206,7 @@ static void pass_mark(struct conn *c)
 
 static void read_results(struct conn *c)
 {
-    unsigned ends = 0; /* one behind another */
+    unsigned ends = 0; /* consecutive end marks */
     while (c->fn && !PQisBusy(c->pg)) {
         PGresult *r = PQgetResult(c->pg);
         enum taken taken = r ? take_result(c, r) : TAKEN_RESULT;
@@ -248,7 +255,7 @@ static void connection_up(struct conn *c)
         c->config.opened(c->config.ctx);
 }
 
-/* What the server remarks is not for our standard error. */
+/* Notices of the server must not be written to standard error. */
 static void notice_cb(void *ctx, const char *text)
 {
     (void)ctx, (void)text;
@@ -323,8 +330,8 @@ void pg_conn_reopen(struct conn *c)
         fail_to_open(c);
 }
 
-/* Looked at twice before it is given up: after a stop of this process what has come meanwhile is
- * read between the two. */
+/* The deadline must be exceeded at two consecutive checks: if this process was stopped, data that
+ * has arrived meanwhile is read between the two. */
 void pg_conn_wake(struct conn *c, int64_t patience_ms)
 {
     bool connecting = c->state == CONN_CONNECTING || c->state == CONN_SETTING_UP;
@@ -447,7 +454,8 @@ static int send_one(struct conn *c, enum sql_id id, const struct args *a)
             return 0;
         if (id != SQL_BEGIN || !c->config.local)
             return 1;
-        c->statement_of[c->expected++] = -1 - (int)id; /* as if it were the BEGIN's prepare */
+        /* counted as a prepare, so that its result is dropped */
+        c->statement_of[c->expected++] = -1 - (int)id;
         return PQsendQueryParams(c->pg, c->config.local, 0, NULL, NULL, NULL, NULL, 1);
     }
     snprintf(name, sizeof name, "s%d", (int)id);
@@ -485,7 +493,7 @@ int pg_conn_round(struct conn *c, round_fn fn, void *ctx)
     c->error = (struct round_error){.at = -1};
     c->stale = true;
     if (c->state != CONN_UP || c->failed || PQpipelineSync(c->pg) != 1 || flush(c) != 0) {
-        /* What libpq may have sent of it ends with the connection. */
+        /* Closing the connection discards what libpq may have sent of it. */
         if (c->state != CONN_DOWN) {
             error_of_conn(c);
             c->fn = NULL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection to the server, in pipeline mode on the loop.
  *
- * Work goes over it in rounds: conn_send any number of statements, then conn_round. When the server
- * has answered them all, the round's function is called with their results, in order, from the
- * loop. One round at a time. Statements are prepared once a connection, unless a pooler stands in
- * between, which may give each transaction to another server process.
+ * Statements are sent in rounds: conn_send any number of statements, then conn_round. When the
+ * server has answered them all, the round's function is called with their results, in order, from
+ * the loop. There is one round at a time. Statements are prepared once for each connection, unless
+ * a pooler is used, which may give each transaction to another server process.
  *
- * A connection that is lost ends its round with -ERR_IO and calls `lost` of its owner, who opens
- * another with conn_reopen; that happens on the loop and does not block. */
+ * When a connection is lost, its round ends with -ERR_IO, and `lost` of the owner is called. The
+ * owner opens another with conn_reopen, which runs on the loop and does not block. */
 #pragma once
 
 #include <libpq-fe.h>
@@ -24,58 +24,61 @@
 struct conn;
 
 struct round_error {
-    char state[6];  /* SQLSTATE; "" when the connection broke */
-    char text[400]; /* the server's words, for the log */
+    char state[6];  /* SQLSTATE; "" if the connection was lost */
+    char text[400]; /* the server's message, for the log */
     int at;         /* index of the statement; -1 = none */
 };
 
-/* err: 0; -ERR_IO the connection is gone; -ERR_INVALID the server refused a statement (error says
- * which and why), and those behind it were not run. Results live until the next round begins. */
+/* err: 0; -ERR_IO the connection was lost; -ERR_INVALID the server refused a statement (error says
+ * which and why), and the ones after it were not run. Results are valid until the next round
+ * begins. */
 typedef void (*round_fn)(void *ctx, int err, const struct round_error *error);
-/* All before the mark was done; the results of that are there, the rest of the round is to come. */
+/* Everything before the mark has been done and its results are available; the rest of the round
+ * follows. */
 typedef void (*mark_fn)(void *ctx);
 
 struct conn_config {
     uv_loop_t *loop;
     const struct log *log;
-    const char *conninfo;       /* for libpq; holds the password: never logged */
+    const char *conninfo;       /* for libpq; contains the password: never logged */
     const struct sql_text *sql; /* statements, with the schema filled in */
-    bool pooled;                /* a pooler is in between: nothing may outlive a transaction */
-    const char *setup;          /* one query sent before anything else; NULL = none */
-    const char *local;          /* pooled: sent behind each BEGIN; its result is dropped */
+    bool pooled;                /* a pooler is used: nothing may outlive a transaction */
+    const char *setup;          /* a query sent before anything else; NULL = none */
+    const char *local;          /* pooled: sent after each BEGIN; its result is dropped */
     void (*opened)(void *ctx);  /* after conn_reopen: usable again */
-    void (*lost)(void *ctx);    /* no round is under way any more; also when reopening failed */
-    void (*notified)(void *ctx, const char *payload); /* NULL = notices are dropped */
+    void (*lost)(void *ctx);    /* no round is in progress any more; also if reopening failed */
+    void (*notified)(void *ctx, const char *payload); /* NULL = notifications are dropped */
     void *ctx;
 };
 
-/* Takes over a connected and idle PGconn, also on failure. */
+/* Takes ownership of a connected and idle PGconn, also on failure. */
 MUST_CHECK int pg_conn_new(const struct conn_config *config, PGconn *pg, struct conn **ret);
-/* Without a connection yet; conn_reopen makes one. */
+/* Creates one that is not connected yet; conn_reopen connects it. */
 MUST_CHECK int pg_conn_new_closed(const struct conn_config *config, struct conn **ret);
-bool pg_conn_usable(const struct conn *c); /* connected, and no round under way */
+bool pg_conn_usable(const struct conn *c); /* connected, and no round in progress */
 bool pg_conn_up(const struct conn *c);     /* connected */
-bool pg_conn_down(const struct conn *c);   /* … and is not being opened */
+bool pg_conn_down(const struct conn *c);   /* … and not connecting */
 void pg_conn_reopen(struct conn *c);
-/* From time to time: a connection on which an answer is awaited and nothing came for longer than
- * this is lost (to connect may take a third of it). A server that was stopped, or a network that
- * swallows everything, says nothing of it. */
+/* To be called periodically: a connection that awaits an answer and has received nothing for longer
+ * than this is lost (connecting may take a third of it). A stopped server, or a network that drops
+ * everything, causes no error. */
 void pg_conn_wake(struct conn *c, int64_t patience_ms);
-/* How the server is reached, and the sslmode that was asked for; while it is connected. */
+/* How the connection is protected, and the requested sslmode; while it is connected. */
 enum backend_link pg_conn_link(const struct conn *c, char sslmode[16]);
-const char *pg_conn_trouble(const struct conn *c); /* why it was lost last; "" = it never was */
+const char *pg_conn_trouble(const struct conn *c); /* why it was last lost; "" = it never was */
 
-/* Adds a statement to the round to come; clears the arguments. */
+/* Adds a statement to the next round; clears the arguments. */
 void pg_conn_send(struct conn *c, enum sql_id id, struct args *a);
-/* In the middle of a round, at most once: fn is called, with the round's context, as soon as all
- * that was added so far is done; not at all if a statement before it is refused. */
+/* To be called between the statements of a round, at most once: fn is called, with the context of
+ * the round, as soon as everything added so far has been done. It is not called if a statement
+ * before it is refused. */
 void pg_conn_mark(struct conn *c, mark_fn fn);
-/* -ERR_IO, -ERR_NOMEM: fn is not called, and any of it may have been done. */
+/* -ERR_IO, -ERR_NOMEM: fn is not called, and any part of the round may have been done. */
 MUST_CHECK int pg_conn_round(struct conn *c, round_fn fn, void *ctx);
-size_t pg_conn_sent(const struct conn *c); /* statements of this round, so far */
+size_t pg_conn_sent(const struct conn *c); /* statements added to this round */
 const PGresult *pg_conn_result(const struct conn *c, size_t index);
-PGresult *pg_conn_take_result(struct conn *c, size_t index); /* the caller's from now on */
+PGresult *pg_conn_take_result(struct conn *c, size_t index); /* owned by the caller from now on */
 
-/* Ends what is under way without calling anybody; NULL allowed. Not from inside a round's function.
- */
+/* Ends the current round without calling its function; NULL is allowed. Not from inside a round's
+ * function. */
 void pg_conn_close(struct conn *c);

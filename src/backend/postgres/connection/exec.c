@@ -6,7 +6,7 @@
 
 #include "base/system/clock.h"
 
-/* Waits until a result can be read. False: in vain. */
+/* Waits until a result can be read. False: it did not arrive in time. */
 static bool await(PGconn *pg, int64_t patience_ms)
 {
     uint64_t end_ns = clock_ns() + (uint64_t)patience_ms * 1000000;
@@ -43,7 +43,7 @@ PGresult *pg_exec(PGconn *pg, const char *query, int64_t patience_ms)
             return last;
         PQclear(last);
         last = r;
-        /* libpq would give the same for ever; nor may an error be hidden by what follows. */
+        /* libpq would return the same result forever, and a later result must not hide an error. */
         if (in_copy(r) || PQresultStatus(r) == PGRES_FATAL_ERROR || PQstatus(pg) == CONNECTION_BAD)
             return last;
     }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries at the start, one after the other, blocking: the loop does not run yet. */
+/* Queries during the start, one after the other. They block, because the loop does not run yet. */
 #pragma once
 
 #include <libpq-fe.h>
 #include <stdint.h>
 
-/* Sends a query (one statement or several) and waits for its last result; the caller's. NULL: the
- * connection broke, or the server said nothing for patience_ms; it is of no use then. */
+/* Sends a query (one statement or several), waits for its last result and returns it to the caller,
+ * who owns it. NULL: the connection was lost, or nothing arrived for patience_ms; it cannot be used
+ * any more. */
 PGresult *pg_exec(PGconn *pg, const char *query, int64_t patience_ms);
-/* A value as text; "" where there is none, whatever the server answered. */
+/* A value as text; "" if there is none, whatever the server returned. */
 const char *pg_text_at(const PGresult *r, int row, int col);

@@ -8,7 +8,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-/* What we add where the URL does not say: a dead peer is noticed, and who it is can be seen. */
+/* Parameters that are added unless the URL sets them: they detect a dead peer and name this
+ * program. */
 static const char *const defaults[][2] = {
     {"connect_timeout", "10"},     {"application_name", "holdfast"}, {"client_encoding", "UTF8"},
     {"keepalives_idle", "10"},     {"keepalives_interval", "5"},     {"keepalives_count", "3"},
@@ -31,7 +32,7 @@ static bool is(struct span s, const char *text)
     return span_equal(s, span_text(text));
 }
 
-/* *ret_ours: it was one of our own parameters. */
+/* *ret_ours: it was one of Holdfast's own parameters. */
 static int take_own(struct pg_url *u, struct span key, struct span value, bool *ret_ours,
                     struct err_note *note)
 {
@@ -48,19 +49,19 @@ static int take_own(struct pg_url *u, struct span key, struct span value, bool *
         u->relaxed = is(value, "relaxed");
         if (!u->relaxed && !is(value, "fsync"))
             return err_note_set(note, -ERR_INVALID,
-                                "durability in the URL of the backend is fsync or relaxed");
+                                "durability in the URL of the backend must be fsync or relaxed");
     } else if (is(key, "pooler")) {
         u->pooled = is(value, "yes");
         if (!u->pooled && !is(value, "no"))
             return err_note_set(note, -ERR_INVALID,
-                                "pooler in the URL of the backend is yes or no");
+                                "pooler in the URL of the backend must be yes or no");
     } else {
         *ret_ours = false;
     }
     return 0;
 }
 
-/* Passes the parameters on that are not our own, and remembers which of the defaults are given. */
+/* Copies the parameters that are not Holdfast's own, and notes which of the defaults are given. */
 static int take_parameters(struct pg_url *u, const char *at, struct buf *out, bool *given,
                            struct err_note *note)
 {
@@ -100,7 +101,7 @@ static int understood(const char *conninfo, struct err_note *note)
     if (options)
         return 0;
     return err_note_set(note, -ERR_INVALID,
-                        "the URL of the backend is not one that libpq understands; it is "
+                        "libpq does not accept the URL of the backend; write "
                         "postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters "
                         "percent-encoded and parameters of libpq after a ?");
 }
@@ -112,7 +113,7 @@ int pg_url_parse(const char *rest, struct pg_url *ret, struct err_note *note)
     *ret = (struct pg_url){.schema = "holdfast"};
     if (strncmp(rest, "//", 2) != 0)
         return err_note_set(note, -ERR_INVALID,
-                            "the URL of the backend lacks its //: write "
+                            "the URL of the backend needs a // after the scheme: write "
                             "postgres://USER:PASSWORD@HOST:PORT/DATABASE");
     buf_init(&b);
     size_t head = strcspn(rest, "?");

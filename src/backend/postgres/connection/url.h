@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The URL of a PostgreSQL store, taken apart. */
+/* Parses the URL of a PostgreSQL store. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,12 +10,14 @@
 #define SCHEMA_BYTES 64
 
 struct pg_url {
-    char *conninfo;            /* for libpq, without our own parameters; holds the password */
-    char schema[SCHEMA_BYTES]; /* a plain name: needs no quotes */
+    /* for libpq, without Holdfast's own parameters; contains the password */
+    char *conninfo;
+    char schema[SCHEMA_BYTES]; /* a plain name that needs no quotes */
     bool relaxed, pooled;
-    int64_t patience_ms; /* how long the server may say nothing at the start; set by the opener */
+    /* how long the server may send nothing during the start; set by the opener */
+    int64_t patience_ms;
 };
 
-/* rest: what follows "postgres:". Notes never repeat what was given, which may hold a password. */
+/* rest: what follows "postgres:". Notes never repeat it, because it may contain a password. */
 MUST_CHECK int pg_url_parse(const char *rest, struct pg_url *ret, struct err_note *note);
 void pg_url_done(struct pg_url *u);

@@ -157,7 +157,7 @@ WHERE number <= (
 RETURNING 1;
 
 -- name: notice_set
--- Changes what happened to notices. Takes one array for each column, the number first.
+-- Writes the results of deliveries. Takes one array for each column, the number first.
 UPDATE @notice n
 SET state = u.state, tries = u.tries, since = u.since, due = u.due, status = u.status, error =
     coalesce(u.error, ''), check_at = u.check_at, holder = u.holder
@@ -176,7 +176,7 @@ DELETE FROM @notice
 WHERE alert = $1::text;
 
 -- name: notice_release
--- Lets notices of the alerts $1 no longer wait for a target that answers again.
+-- Makes notices of the alerts $1 due, because their target answers again.
 UPDATE @notice
 SET check_at = due
 WHERE state = ${notice_pending} AND holder = 0 AND check_at > due AND alert = ANY ($1::text[]);

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Bulk actions (bulk.c): a row for each that is under way, so that another node can continue it.
+-- Bulk actions (bulk.c): a row for each that is in progress, so that another node can continue it.
 
 -- name: bulk_new
 -- Creates a bulk action; returns its number. Takes action, queue, mask of states, group or '', highest

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The key-value store (keys.c). A key is locked by its bucket, whether it exists or not, before it is read;
--- versions are drawn after that, so that the versions of a key rise whichever node sets it.
+-- The key-value store (keys.c). A key is locked by its bucket, whether it exists or not, before it is read; versions
+-- are drawn after that, so that the versions of a key increase whichever node sets it.
 
 -- name: kv_lock
 -- Locks the buckets ($1) of keys, whether the keys exist or not.

@@ -15,7 +15,7 @@ q.number, q.name, q.owner, q.description, q.attributes, q.policy, q.generation, 
 q.paused_until, q.deleted
 
 -- part: queue_shown
--- What a view of a job tells of its queue.
+-- What a view of a job shows of its queue.
 q.name, q.owner, q.policy, q.paused_until
 
 -- part: job_counts
@@ -23,7 +23,7 @@ q.name, q.owner, q.policy, q.paused_until
 jobs_scheduled, jobs_ready, jobs_running, jobs_done, jobs_dead, jobs_cancelled
 
 -- part: outcome_counts
--- What happened in a queue, in the order of enum tally_field.
+-- What happened in a queue, in the order of enum counter.
 enqueued, claimed, acked, failed_app, failed_business, crashed, released, died, cancelled, waited_ms, done_ms,
 failed_ms, died_ms
 
@@ -68,7 +68,7 @@ q.number = j.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation = q
 (priority < -1000000000000 OR priority > 1000000000000)
 
 -- part: task_status
--- The status of a task in the words of its API; immutable, so that it can be indexed. A task that is due but that
+-- The status of a task in the terms of its API; immutable, so that it can be indexed. A task that is due but that
 -- the leader has not promoted yet is still SCHEDULED here.
 CASE WHEN state = ${ready} AND flags & ${flag_pending} <> 0 THEN 'PENDING' WHEN state = ${scheduled} THEN
     'SCHEDULED' WHEN state = ${ready} THEN 'QUEUED' WHEN state = ${running} THEN 'IN_PROGRESS' WHEN state =
@@ -78,7 +78,7 @@ CASE WHEN state = ${ready} AND flags & ${flag_pending} <> 0 THEN 'PENDING' WHEN 
 to_timestamp(nullif(run_at, 0) / 1000.0)
 
 -- part: imported_time(name)
--- A time in seconds that an import has left in the attributes of a job.
+-- A time in seconds that an import has stored in the attributes of a job.
 (substring(attributes FROM '"${name}":([0-9]{1,12})[,}]')::int8)
 
 -- part: lock_class(table)

@@ -11,9 +11,9 @@
 
 #define SERVER_VERSION_MIN 130000
 
-/* --- one query after the other, blocking: the loop does not run yet --- */
+/* --- one query after the other, blocking, because the loop does not run yet --- */
 
-/* The words of the server, on one line. */
+/* The message of the server, on one line. */
 static int refused(PGconn *pg, const PGresult *r, const char *what, struct err_note *note)
 {
     char text[300];
@@ -54,7 +54,7 @@ static bool is_true(const PGresult *r, int col)
     return strcmp(pg_text_at(r, 0, col), "t") == 0;
 }
 
-/* --- is this a server and a database that keeps our promises? --- */
+/* --- do the server and the database meet the requirements? --- */
 
 static int check_settings(const PGresult *r, const struct pg_url *url, struct err_note *note)
 {
@@ -64,19 +64,19 @@ static int check_settings(const PGresult *r, const struct pg_url *url, struct er
                             pg_text_at(r, 0, 0));
     if (is_true(r, 1))
         return err_note_set(note, -ERR_INVALID,
-                            "the PostgreSQL server is a standby that takes no writes; name the "
+                            "the PostgreSQL server is a standby that accepts no writes; use the "
                             "primary");
     bool synced = strcmp(pg_text_at(r, 0, 2), "on") == 0 && strcmp(pg_text_at(r, 0, 3), "off") != 0;
     if (!synced && !url->relaxed)
         return err_note_set(note, -ERR_INVALID,
                             "the PostgreSQL server does not sync what it commits (fsync = %s, "
-                            "synchronous_commit = %s), so a success would promise nothing; turn "
-                            "both on, or say durability=relaxed in the URL of the backend",
+                            "synchronous_commit = %s), so a success would not be durable; turn "
+                            "both on, or set durability=relaxed in the URL of the backend",
                             pg_text_at(r, 0, 2), pg_text_at(r, 0, 3));
     if (strcmp(pg_text_at(r, 0, 4), "on") != 0 && !url->relaxed)
         return err_note_set(note, -ERR_INVALID,
                             "the PostgreSQL server has full_page_writes = off, so a power cut can "
-                            "leave it with half-written pages; turn it on, or say "
+                            "leave it with half-written pages; turn it on, or set "
                             "durability=relaxed in the URL of the backend");
     return 0;
 }
@@ -136,14 +136,15 @@ static int check_found(PGconn *pg, const struct pg_url *url, const struct found 
                        struct err_note *note)
 {
     if (f->version > PG_SCHEMA_VERSION)
-        return err_note_set(note, -ERR_VERSION,
-                            "the schema %s was made by a newer version of Holdfast (its version is "
-                            "%d, this binary knows up to %d); use that one",
-                            url->schema, f->version, PG_SCHEMA_VERSION);
+        return err_note_set(
+            note, -ERR_VERSION,
+            "the schema %s was created by a newer version of Holdfast (its version is "
+            "%d, this binary needs %d); use the newer version",
+            url->schema, f->version, PG_SCHEMA_VERSION);
     if (f->meta && f->version >= 0 && f->version < PG_SCHEMA_VERSION)
         return err_note_set(
             note, -ERR_VERSION,
-            "the schema %s was made by a draft of Holdfast (its version is %d, this "
+            "the schema %s was created by a draft of Holdfast (its version is %d, this "
             "binary needs %d); export its jobs with the version that wrote it, and "
             "import them into another schema",
             url->schema, f->version, PG_SCHEMA_VERSION);
@@ -151,23 +152,24 @@ static int check_found(PGconn *pg, const struct pg_url *url, const struct found 
         return err_note_set(note, -ERR_CORRUPT, "the table meta of the schema %s is empty",
                             url->schema);
     if (!f->schema && !f->may_create_schema)
-        return err_note_set(note, -ERR_INVALID,
-                            "the role %s may not make the schema %s: GRANT CREATE ON DATABASE %s, "
-                            "or make the schema for it (CREATE SCHEMA %s AUTHORIZATION …)",
-                            PQuser(pg), url->schema, PQdb(pg), url->schema);
+        return err_note_set(
+            note, -ERR_INVALID,
+            "the role %s may not create the schema %s: GRANT CREATE ON DATABASE %s, "
+            "or create the schema for it (CREATE SCHEMA %s AUTHORIZATION …)",
+            PQuser(pg), url->schema, PQdb(pg), url->schema);
     if (f->schema && !f->meta && !f->may_create)
         return err_note_set(note, -ERR_INVALID,
-                            "the role %s may not make tables in the schema %s: GRANT CREATE ON "
+                            "the role %s may not create tables in the schema %s: GRANT CREATE ON "
                             "SCHEMA %s",
                             PQuser(pg), url->schema, url->schema);
     return 0;
 }
 
-/* Under the lock the version is looked up again: another node may have been here. */
+/* Under the lock the version is read again: another node may have created the schema. */
 static int create(PGconn *pg, const struct pg_url *url, struct err_note *note)
 {
     struct found f = {.version = 0};
-    int err = run(pg, url, SQL_BEGIN, "no transaction can be begun", note);
+    int err = run(pg, url, SQL_BEGIN, "a transaction cannot be started", note);
     if (!err)
         err = run(pg, url, SQL_SCHEMA_LOCK, "the lock for the schema cannot be taken", note);
     if (!err)
@@ -188,7 +190,7 @@ static int read_facts(PGconn *pg, const struct pg_url *url, struct store_facts *
                       struct err_note *note)
 {
     PGresult *r;
-    int err = ask(pg, url, SQL_BOOT, "its number of boots cannot be raised", &r, note);
+    int err = ask(pg, url, SQL_BOOT, "the number of boots cannot be increased", &r, note);
     if (err)
         return err;
     char half[17] = "";
@@ -218,7 +220,5 @@ int pg_schema_prepare(PGconn *pg, const struct pg_url *url, struct store_facts *
         err = check_found(pg, url, &f, note);
     if (!err && !f.meta)
         err = create(pg, url, note);
-    if (!err)
-        err = run(pg, url, SQL_SCHEMA_VISIBLE, "its search path cannot be read", note);
     return err ? err : read_facts(pg, url, ret, note);
 }

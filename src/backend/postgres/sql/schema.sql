@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The tables, and what must be so before they are used (schema.c). '@' stands for the schema and a dot, '@@'
--- for the schema alone. There is one version of the schema and no upgrade code until the first release.
+-- The tables, and the checks before they are used (schema.c). '@' stands for the schema and a dot, '@@' for the
+-- schema alone. There is one version of the schema and no upgrade code until the first release.
 
 -- part: churn
 -- Tables that are written all the time are vacuumed by the number of dead rows, not by their share, so that
--- these are gone within a minute however large the table is.
+-- dead rows are removed within a minute however large the table is.
 WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
     autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.1)
 
@@ -49,18 +49,6 @@ SELECT version FROM @meta;
 -- Returns the epoch of this boot and the key for hashes.
 SELECT nextval('@epoch'), encode(hash_key, 'hex') FROM @meta;
 
--- name: schema_visible
--- The views can be used without the name of the schema: if `tasks` means nothing to this role yet, the schema is
--- added at the end of its search path. That is of use to people alone, so a failure is no error.
-DO 'BEGIN
-    IF to_regclass(''tasks'') IS NULL THEN
-        PERFORM set_config(''search_path'', concat_ws('', '', nullif(current_setting(''search_path''), ''''),
-            ''@@''), true);
-        EXECUTE format(''ALTER ROLE CURRENT_USER IN DATABASE %I SET search_path FROM CURRENT'', current_database());
-    END IF;
-EXCEPTION WHEN OTHERS THEN NULL;
-END';
-
 -- name: schema_tables
 -- Creates everything.
 -- One row.
@@ -87,7 +75,7 @@ CREATE TABLE @node (
 -- One row: the lease of the leader.
 CREATE TABLE @leader (
     one bool PRIMARY KEY DEFAULT true CHECK (one),
-    epoch int8 NOT NULL DEFAULT 0,  -- raised when another node takes over
+    epoch int8 NOT NULL DEFAULT 0,  -- increased when another node takes over
     holder int4 NOT NULL DEFAULT 0,  -- epoch of the node
     until int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20);
@@ -159,8 +147,8 @@ CREATE TABLE @job (
     reason int2 NOT NULL DEFAULT 0,  -- enum job_reason
     priority int8 NOT NULL,
     run_at int8 NOT NULL,  -- ms; all times are, since 1970
-    since int8 NOT NULL,  -- when it came into this state
-    generation int4 NOT NULL,  -- of its queue when it was enqueued; a purge raises that one
+    since int8 NOT NULL,  -- when it entered this state
+    generation int4 NOT NULL,  -- of its queue when it was enqueued; a purge increases that of the queue
     failures int4 NOT NULL DEFAULT 0,
     crashes int4 NOT NULL DEFAULT 0,
     payload_kind int2 NOT NULL,
@@ -174,17 +162,17 @@ CREATE TABLE @job (
     cancel_grace_ms int4 NOT NULL DEFAULT 0,
     cancel_at int8 NOT NULL DEFAULT 0,
     worker text,
-    nonce int8 NOT NULL DEFAULT 0,  -- names the claim that got it; 0 = none
+    nonce int8 NOT NULL DEFAULT 0,  -- identifies the claim that got it; 0 = none
     started_at int8 NOT NULL DEFAULT 0,
     reply int2 NOT NULL DEFAULT 0,  -- the last reply about this lease, enum op_kind + 1; 0 = none
     reply_state int2 NOT NULL DEFAULT 0,
     reply_run_at int8 NOT NULL DEFAULT 0,
-    outcome_counts int8 NOT NULL DEFAULT 0,  -- struct job_fates, packed
+    outcome_counts int8 NOT NULL DEFAULT 0,  -- struct outcome_counts, packed
     ${each(${job_texts}; % text COLLATE "C")},  -- core/job_texts.h
-    holds_key bool NOT NULL DEFAULT false,  -- whether its unique key keeps others out
+    holds_key bool NOT NULL DEFAULT false,  -- whether its unique key excludes others
     expires_at int8 NOT NULL DEFAULT 0,
     options bytea,  -- encoded by core
-    undelivered bytea,  -- keys at which it leaves its payload when it dies
+    undelivered bytea,  -- keys under which its payload is stored when it dies
     result_kind int2 NOT NULL DEFAULT 0,
     error_kind int2 NOT NULL DEFAULT 0,
     holder int8 NOT NULL DEFAULT 0,  -- job of the trigger that took it; 0 = none
@@ -224,7 +212,7 @@ CREATE TABLE @attempt (
 CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed},
     ${attempt_lease_expired}, ${attempt_timed_out});
 
--- The last reply about a lease that is over, for a client that asks again.
+-- The last reply about a lease that has ended, for a client that repeats its request.
 CREATE TABLE @lease_reply (
     epoch int4,
     counter int8,
@@ -295,7 +283,7 @@ CREATE INDEX notice_check ON @notice (check_at, number) WHERE state = ${notice_p
 CREATE INDEX notice_held ON @notice (holder) WHERE holder > 0;
 CREATE INDEX notice_alert ON @notice (alert);
 
--- What each node knows of workers.
+-- What each node knows about workers.
 CREATE TABLE @worker (
     name text COLLATE "C" NOT NULL,
     node int4 NOT NULL,  -- epoch of the node
@@ -376,7 +364,7 @@ CREATE TABLE @bulk (
     epoch int4 NOT NULL  -- of the node that carries it out
 );
 
--- For people who look at the database beside the running servers. Nothing can be written through the views.
+-- For people who inspect the database beside the running servers. Nothing can be written through the views.
 CREATE FUNCTION @view_refuse() RETURNS trigger LANGUAGE plpgsql AS
 'BEGIN RAISE EXCEPTION ''% can only be read; use: %'', TG_TABLE_NAME, TG_ARGV[0]; END';
 
@@ -396,7 +384,8 @@ SELECT (lpad(to_hex(id_hi), 16, '0') || '8' || lpad(to_hex(seq), 15, '0'))::uuid
 FROM @job j
 WHERE ${by_due} AND EXISTS (SELECT FROM @queues q WHERE ${shown} AND q.owner = 'tasks');
 
--- The jobs of the API webqueue, in its own terms; times are Unix seconds. Attributes hold what an import brought.
+-- The jobs of the API webqueue, in its own terms; times are Unix seconds. Attributes contain what an import stored
+-- there.
 CREATE VIEW @queue AS
 SELECT seq AS id,
     CASE WHEN group_key ~ '^[0-9]{1,18}$' THEN group_key::int8 END AS library_id,

@@ -14,8 +14,8 @@ struct sql_text {
 
 /* Writes each statement with the schema (already quoted) in place. */
 MUST_CHECK int pg_sql_fill(struct sql_text *ret, const char *schema);
-/* The same for any text, which the caller owns (mem_free): "@" becomes the schema and a dot, "@@"
- * the schema. NULL = no memory. */
+/* The same for any text; the caller owns the result (mem_free): "@" becomes the schema and a dot,
+ * "@@" the schema. NULL = no memory. */
 char *pg_sql_with_schema(const char *text, const char *schema);
 void pg_sql_done(struct sql_text *t);
 
@@ -59,7 +59,7 @@ enum job_column {
     JOB_CANCEL_GRACE_MS,
     JOB_CANCEL_AT,
     JOB_COLUMN_COUNT,
-    /* where bodies are asked for, too */
+    /* if bodies are requested, too */
     JOB_PAYLOAD = JOB_COLUMN_COUNT,
     JOB_RESULT,
     JOB_ERROR,

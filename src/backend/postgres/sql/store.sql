@@ -3,7 +3,7 @@
 -- arrays.
 
 -- name: seq_raise
--- Raises the sequence to $1, so that ids which came from elsewhere are never drawn again.
+-- Raises the sequence to $1, so that ids which came from another store are never drawn again.
 SELECT setval('@job_seq', $1::int8)
 FROM @job_seq
 WHERE last_value < $1::int8;

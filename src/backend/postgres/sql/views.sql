@@ -98,7 +98,7 @@ ORDER BY j.since DESC, j.seq DESC;
 -- name: queue_views
 -- Returns queues with their sums, the time since which the first ready jobs wait and the next scheduled
 -- time. Takes names ($1), numbers ($2), or how many ($3) after which name ($4). Of each priority the first
--- 20 jobs are looked at.
+-- 20 jobs are examined.
 WITH n AS MATERIALIZED (
     SELECT number
     FROM @queues

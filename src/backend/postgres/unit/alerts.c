@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules and what they have raised: what a unit reads and writes of them. */
+/* Alert rules and what they have raised: what a unit reads and writes. */
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
@@ -27,7 +27,7 @@ void pg_alerts_ask(struct unit *u)
     pg_conn_send(pg_pipeline_of(u), SQL_ALERTS, &pg_unit(u)->args);
 }
 
-/* Rows of (number of the last change, rule); one without a rule where there is none. */
+/* Rows of (number of the last change, rule); a row without a rule if there are no rules. */
 int pg_alerts_loaded(struct unit *u)
 {
     const PGresult *r = pg_conn_result(pg_pipeline_of(u), pg_unit(u)->alerts_at);
@@ -125,7 +125,7 @@ int pg_alerts_all_loaded(struct unit *u)
     return 0;
 }
 
-/* --- what it leaves --- */
+/* --- storing --- */
 
 static void send_named(struct unit *u, enum sql_id id, struct span name)
 {
@@ -151,7 +151,8 @@ static void send_rule(struct unit *u, const struct walert_put *p)
         send_named(u, SQL_NOTICE_DEL_ALL, p->name);
 }
 
-/* Two nodes that raise the same at once: the second insert fails, and its unit begins again. */
+/* If two nodes raise the same condition at once, the second insert fails, and its unit begins
+ * again. */
 static void send_edges(struct unit *u, bool fresh)
 {
     struct args *a = &pg_unit(u)->args;
@@ -195,7 +196,7 @@ void pg_alerts_stored(struct unit *u)
     pg_notices_stored(u);
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 void pg_alerts_send_view(struct unit *u, const struct op *op)
 {
@@ -215,7 +216,7 @@ bool pg_alerts_rule(const PGresult *r, int row, int col, struct rec_alert_put *r
     return true;
 }
 
-/* Those of this alert: they stand together, from *place on. */
+/* The raised conditions of this alert, which are consecutive from *place on. */
 static void view_raised(struct unit *u, const PGresult *r, int *place, struct alert_view *v)
 {
     uint32_t n = 0;
@@ -266,7 +267,7 @@ void pg_alerts_answer(struct unit *u, struct turn *t, size_t at)
     for (int i = 0; i < n; i++)
         if (!views ||
             !view_alert(u, rules, i, raised, &place, t->op->alert.with_secrets, &views[i])) {
-            unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or an alert's row is damaged");
+            unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or the row of an alert is damaged");
             return;
         }
     t->reply.alerts = views;

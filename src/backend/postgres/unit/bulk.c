@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bulk actions: requeue, cancel or remove what a filter matches, in slices.
  *
- * The intent is a row. The node that was asked works through the jobs in the order of their
- * sequences, a slice a transaction, each with how far it has come; it answers when it is through.
- * What a node leaves behind that dies, the leader takes over. */
+ * The action is a row. The node that received the request processes the jobs in the order of their
+ * sequences, one slice in each transaction, which also stores the position reached; it replies at
+ * the end. If a node dies, the leader takes over its actions. */
 #include "backend/postgres/impl.h"
 
 void pg_bulk_send_begin(struct unit *u)
@@ -33,7 +33,8 @@ void pg_bulk_begun(struct pg_store *s, struct unit *u)
     u->bulk = NULL;
 }
 
-/* Rows of SQL_BULK_ORPHANS: another node, or this one before its last start, had begun them. */
+/* Rows of SQL_BULK_ORPHANS: actions that another node, or this one before its last start, had
+ * begun. */
 void pg_bulk_adopt(struct pg_store *s, const PGresult *r)
 {
     for (int i = 0; i < PQntuples(r); i++) {
@@ -91,7 +92,8 @@ static void bulk_send(struct pg_store *s)
     pg_conn_send(s->pipeline, SQL_BULK_RIVALS, a);
 }
 
-/* The slice's jobs come first among the rows, in their order; behind them those that hold keys. */
+/* The jobs of the slice come first among the rows, in their order, followed by those that hold
+ * keys. */
 static int bulk_work(struct pg_store *s)
 {
     struct unit *u = s->unit;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and values: what a unit reads and writes of them, and the questions.
+/* Keys and values: what a unit reads and writes, and the queries.
  *
- * Commits have their keys locked and loaded with everything else. Which keys dying jobs leave their
- * payloads at is known only when the jobs are loaded: these are asked for in a second round, and
- * all versions are then drawn again, after the last lock. */
+ * The keys of commits are locked and loaded with everything else. The keys under which payloads of
+ * dying jobs are stored are known only when the jobs are loaded: these are requested in a second
+ * round, and all versions are then drawn again, after the last lock. */
 #include "backend/kv_bounds.h"
 #include "backend/postgres/impl.h"
 #include "ops/kv_check.h"
 
 #define HOUR_MS INT64_C(3600000)
 
-/* --- what a unit reads --- */
+/* --- loading --- */
 
 static void send_locks(struct unit *u, size_t from)
 {
@@ -97,7 +97,7 @@ void pg_keys_of_rows_loaded(struct unit *u)
     take_load(u);
 }
 
-/* --- what it leaves --- */
+/* --- storing --- */
 
 enum sort { SORT_SET, SORT_FROM_JOB, SORT_DELETED, SORT_NONE };
 
@@ -178,7 +178,7 @@ void pg_keys_send_store(struct unit *u)
     send_sort(u, SORT_FROM_JOB, SQL_KV_FROM_JOB);
 }
 
-/* --- what time takes away --- */
+/* --- expiry --- */
 
 void pg_keys_send_expired(struct pg_store *s, int64_t now)
 {
@@ -196,9 +196,9 @@ void pg_keys_expired(struct unit *u, const PGresult *r)
     }
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
-/* Columns as SQL_KV_GET and SQL_KV_LIST have them. */
+/* Columns as in SQL_KV_GET and SQL_KV_LIST. */
 static struct kv_view view_of(const PGresult *r, int at, bool value)
 {
     return (struct kv_view){.key = pg_col_bytes(r, at, 0),
@@ -258,7 +258,7 @@ void pg_keys_answer_get(struct unit *u, struct turn *t, const PGresult *r)
 void pg_keys_send_list(struct pg_store *s, const struct op_kv_list *want)
 {
     struct args *a = &s->search_unit.args;
-    struct kv_bounds bounds = {{NULL, 0}, {NULL, 0}}; /* without memory: nothing lies in between */
+    struct kv_bounds bounds = {{NULL, 0}, {NULL, 0}}; /* without memory: an empty range */
     a->failed |= kv_bounds_of(want, &s->search_unit.unit.arena, &bounds) != 0;
     pg_args_bytes(a, bounds.low);
     pg_args_bytes(a, bounds.end);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a unit reads: gathered from its operations, asked for in one round. */
+/* What a unit reads: collected from its operations, and requested in one round. */
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
@@ -102,7 +102,7 @@ static void send_claims(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
 }
 
-/* Calls for each enqueue of the unit, in order. */
+/* Called for each enqueue of the unit, in order. */
 typedef void (*enqueue_fn)(struct unit *u, const struct op_enqueue *want);
 
 static void each_enqueue(struct unit *u, enqueue_fn fn)
@@ -115,7 +115,7 @@ static void each_enqueue(struct unit *u, enqueue_fn fn)
     }
 }
 
-/* Bytes that are not a text cannot be a key of any job; the enqueue is refused. */
+/* Bytes that are not text cannot be the key of a job; the enqueue is refused. */
 static bool has_key(const struct op_enqueue *want)
 {
     return want->extra.unique.len && unit_text_safe(want->extra.unique) &&
@@ -197,7 +197,7 @@ static size_t nonces_array(struct unit *u)
     return n;
 }
 
-/* Nobody knows which queues these are of; so they are locked and loaded by themselves. */
+/* The queues of these jobs are not known yet, so they are locked and loaded separately. */
 static void send_nonces(struct unit *u)
 {
     if (nonces_array(u) == 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What came back of what a unit asked for: rows, queues, keys, and the time. */
+/* Reads the results of the load: rows, queues, keys, and the time. */
 #include "backend/postgres/impl.h"
 #include "backend/shared/sound.h"
 
@@ -12,10 +12,10 @@ static void load_extra(const PGresult *r, int at, struct job_extra *x)
     x->undelivered = pg_col_bytes(r, at, JOB_UNDELIVERED);
 }
 
-static struct job_fates fates_unpack(uint64_t v)
+static struct outcome_counts outcome_counts_unpack(uint64_t v)
 {
-    return (struct job_fates){(uint16_t)v, (uint16_t)(v >> 16), (uint16_t)(v >> 32),
-                              (uint8_t)(v >> 48), (uint8_t)(v >> 56)};
+    return (struct outcome_counts){(uint16_t)v, (uint16_t)(v >> 16), (uint16_t)(v >> 32),
+                                   (uint8_t)(v >> 48), (uint8_t)(v >> 56)};
 }
 
 void pg_row_load(const PGresult *r, int at, struct row *ret)
@@ -51,7 +51,7 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
     ret->word = pg_col_kind(r, at, JOB_REPLY, OP_KIND_COUNT + 1);
     ret->word_state = pg_col_kind(r, at, JOB_REPLY_STATE, STATE_COUNT);
     ret->word_run_at.ms = pg_col_time(r, at, JOB_REPLY_RUN_AT);
-    ret->fates = fates_unpack((uint64_t)pg_col_i8(r, at, JOB_OUTCOME_COUNTS));
+    ret->outcome_counts = outcome_counts_unpack((uint64_t)pg_col_i8(r, at, JOB_OUTCOME_COUNTS));
     ret->held = ret->was_held = pg_col_bool(r, at, JOB_HOLDS_KEY);
     ret->result_kind = pg_col_kind(r, at, JOB_RESULT_KIND, PAYLOAD_BYTES + 1);
     ret->error_kind = pg_col_kind(r, at, JOB_ERROR_KIND, ERROR_BUSINESS + 1);
@@ -59,7 +59,8 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
         (struct job_ref){pg_col_seq(r, at, JOB_HOLDER), (uint64_t)pg_col_i8(r, at, JOB_HOLDER_HI)};
 }
 
-/* Small bodies come along; larger ones are fetched once it is known who gets them. */
+/* Small bodies come with the row; larger ones are fetched when it is known which claim gets
+ * them. */
 static void row_claimable(struct unit *u, struct row *r, const PGresult *res, int at)
 {
     bool payload = r->job.payload_bytes == 0 || !PQgetisnull(res, at, JOB_PAYLOAD);
@@ -73,7 +74,7 @@ static void row_claimable(struct unit *u, struct row *r, const PGresult *res, in
     unit_claimable(u, r);
 }
 
-/* One row into the unit; one that is there already stays as it is. */
+/* Loads one row into the unit; an existing row is not changed. */
 struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
 {
     uint64_t seq = pg_col_seq(r, at, JOB_SEQ);
@@ -88,7 +89,7 @@ struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
     row->q = unit_queue(u, row->job.queue);
     if (row->q && sound_row(row))
         return row;
-    /* Of a queue that went in between: it is not there. */
+    /* A queue that was deleted in between does not exist. */
     row->q = unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
     if (!row->q)
         return NULL;
@@ -110,7 +111,7 @@ void pg_load_rows(struct unit *u, size_t result, bool claimable)
     }
 }
 
-/* Columns as in QUEUE of sql.c. */
+/* Columns as in the part queue_columns (sql/parts.sql). */
 int pg_queue_read(const PGresult *r, int at, struct wqueue *ret)
 {
     ret->number = (uint32_t)pg_col_i4(r, at, 0);
@@ -179,7 +180,7 @@ static void load_idem(struct unit *u, const PGresult *r)
     }
 }
 
-/* As many as were asked for; one that is not there is 0, which sound_drawn refuses. */
+/* As many as were requested; a missing one is 0, which sound_drawn refuses. */
 static void load_numbers(struct unit *u)
 {
     const PGresult *seqs = pg_unit(u)->slots[LOAD_SEQS] == SIZE_MAX
@@ -241,9 +242,9 @@ int pg_unit_loaded(struct unit *u)
     return u->nomem ? -ERR_NOMEM : 0;
 }
 
-/* --- words about leases that are over --- */
+/* --- replies about leases that have ended --- */
 
-static bool word_missing(const struct unit *u, const struct op *op)
+static bool reply_missing(const struct unit *u, const struct op *op)
 {
     if (!op_about_lease(op))
         return false;
@@ -259,8 +260,8 @@ bool pg_unit_needs_replies(struct unit *u)
         pg_array_begin(&pg_unit(u)->args, part ? ARRAY_I8 : ARRAY_I4);
         for (size_t i = 0; i < u->count; i++) {
             const struct op *op = u->turns[i].op;
-            n += op->kind == OP_BULK; /* its horizon */
-            if (!word_missing(u, op))
+            n += op->kind == OP_BULK; /* the highest sequence that it may change */
+            if (!reply_missing(u, op))
                 continue;
             n++;
             if (part)
@@ -313,7 +314,7 @@ bool pg_unit_needs_sharers(struct unit *u)
     return true;
 }
 
-/* Rows of (job with its queue, how many but for the first). */
+/* Rows of (job with its queue, how many besides the first). */
 void pg_unit_sharers_loaded(struct unit *u)
 {
     PGresult *r = pg_conn_take_result(pg_pipeline_of(u), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notices and breakers: what a unit reads and writes of them, and the questions. */
+/* Notices and breakers: what a unit reads and writes, and the queries. */
 #include "backend/postgres/impl.h"
 
 enum notice_column {
@@ -59,7 +59,7 @@ static struct wnotice row_of(const PGresult *r, int at)
     };
 }
 
-/* --- what a unit reads --- */
+/* --- loading --- */
 
 static bool takes(const struct unit *u)
 {
@@ -102,7 +102,7 @@ static bool names_breakers(const struct unit *u)
     return false;
 }
 
-/* The breakers of webhooks matter where the end of a delivery is reported. */
+/* The breakers of webhooks are needed if the end of a delivery is reported. */
 static bool calls_targets(const struct unit *u)
 {
     for (size_t i = 0; i < u->count; i++)
@@ -156,7 +156,7 @@ static struct breaker breaker_of(const PGresult *r, int at)
 void pg_notices_loaded(struct unit *u, size_t at)
 {
     if (takes(u)) {
-        at++; /* behind those that were let go */
+        at++; /* after the result of the release */
         u->alerts.next_look.ms = pg_col_time(pg_conn_result(pg_pipeline_of(u), at + 1), 0, 0);
     }
     PGresult *r = pg_conn_take_result(pg_pipeline_of(u), at);
@@ -179,7 +179,7 @@ void pg_notices_loaded(struct unit *u, size_t at)
     }
 }
 
-/* --- what it leaves --- */
+/* --- storing --- */
 
 typedef bool (*notice_pick_fn)(const struct wnotice *n);
 typedef void (*notice_column_fn)(struct args *a, const struct unit *u, const struct wnotice *n);
@@ -318,7 +318,7 @@ static int64_t breaker_number(const struct breaker *b, int column)
     return numbers[column];
 }
 
-/* Two nodes that hear of a new target at once: the second insert fails, its unit begins again. */
+/* If two nodes use a new target at once, the second insert fails, and its unit begins again. */
 static void send_breakers(struct unit *u, enum sql_id id, bool (*pick)(const struct wbreaker *b),
                           int columns)
 {
@@ -396,7 +396,7 @@ void pg_notices_stored(struct unit *u)
     f->notices_dead = pg_col_count(pg_conn_result(pg_pipeline_of(u), p->counts_at), 0, 1);
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 static uint32_t limit_of(const struct op_notice *want)
 {
@@ -456,7 +456,7 @@ void pg_notices_answer(struct unit *u, struct turn *t, const PGresult *r)
     }
     for (; shown < n && shown < most; shown++)
         if (!views || !view_row(r, (int)shown, &views[shown])) {
-            unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or an alert's row is damaged");
+            unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or the row of an alert is damaged");
             return;
         }
     t->reply.notices = views;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules: what a unit reads and writes of them, and the questions.
+/* Schedules: what a unit reads and writes, and the queries.
  *
- * What a firing is about stands in the schedule's definition. So a unit with schedules has a round
- * of its own in front, which locks and loads them; then it asks for the rest as any other. */
+ * The definition of a schedule says which job a firing creates. A unit with schedules therefore
+ * begins with a separate round, which locks and loads them; then it loads the rest like any other
+ * unit. */
 #include "backend/postgres/impl.h"
 
 enum schedule_column {
@@ -57,7 +58,7 @@ static struct wschedule row_of(const PGresult *r, int at)
     };
 }
 
-/* --- the round in front --- */
+/* --- the first round --- */
 
 static bool is_put(const struct unit *u)
 {
@@ -67,7 +68,7 @@ static bool is_put(const struct unit *u)
 void pg_schedules_send_load(struct unit *u)
 {
     struct args *a = &pg_unit(u)->args;
-    /* A pause is a change, too; see sql_schedules.c. */
+    /* A pause is a change, too; see sql/schedules.sql. */
     if (is_put(u) || u->turns[0].op->kind == OP_SCHEDULE_PAUSE)
         pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULE_LOCK, a);
     pg_unit(u)->slots[0] = pg_conn_sent(pg_pipeline_of(u));
@@ -118,7 +119,7 @@ int pg_schedules_loaded(struct unit *u)
     return u->nomem ? -ERR_NOMEM : err;
 }
 
-/* --- what a unit leaves --- */
+/* --- storing --- */
 
 static void send_put(struct unit *u, const struct wschedule *s)
 {
@@ -174,7 +175,7 @@ static bool is_gone(const struct wschedule *s)
 
 typedef bool (*schedule_pick_fn)(const struct wschedule *s);
 
-/* The numbers of those that are picked; how many. */
+/* Collects the numbers of those that are picked; returns how many. */
 static size_t numbers(struct unit *u, schedule_pick_fn pick)
 {
     size_t n = 0;
@@ -224,7 +225,7 @@ void pg_schedules_send_store(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 void pg_schedules_send_view(struct unit *u, const struct op *op)
 {
@@ -268,7 +269,7 @@ void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r)
     t->reply.change_mark = list && want->by_change ? want->since : 0;
     while (shown < n && shown < most && bytes < LIMIT_ANSWER_BYTES) {
         if (!views || !view_row(u, r, (int)shown, &views[shown])) {
-            unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or a schedule's row is damaged");
+            unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or the row of a schedule is damaged");
             return;
         }
         if (list && want->by_change)

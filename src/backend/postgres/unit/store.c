@@ -3,10 +3,10 @@
  * the number of statements does not grow with the number of operations.
  *
  * The order of the statements matters. A unique key is held by one row at a time (the unique index
- * job_key): when it passes from one job to another within a unit, the job that releases it is
- * written before the job that gets it, and rows are removed before rows are added. Values at which
- * dying jobs leave their payloads are copied before these jobs are changed. If another node got a
- * key first, the insert fails and the unit begins again (transact.c).
+ * job_key): if it passes from one job to another within a unit, the job that releases it is written
+ * before the job that gets it, and rows are removed before rows are added. Payloads of dying jobs
+ * are copied to their keys before these jobs are changed. If another node got a key first, the
+ * insert fails and the unit begins again (transact.c).
  *
  * Sums are not updated in place: rows of delta_add and key_delta_add are only added, so that units
  * of different nodes never wait for each other's counters. The leader folds them (fold). */
@@ -15,7 +15,7 @@
 #define HOUR_MS INT64_C(3600000)
 
 typedef bool (*pick_fn)(const struct row *r);
-/* Adds one column of one row to the array that is open. */
+/* Adds one column of one row to the open array. */
 typedef void (*column_fn)(struct args *a, const struct row *r);
 
 static bool is_set(const struct row *r)
@@ -102,7 +102,7 @@ static void column(struct unit *u, pick_fn pick, enum array_of of, column_fn add
         pg_array_bytes(a, expression);                                                             \
     }
 
-static uint64_t fates_pack(const struct job_fates *f)
+static uint64_t outcome_counts_pack(const struct outcome_counts *f)
 {
     return (uint64_t)f->claims | (uint64_t)f->timeouts << 16 | (uint64_t)f->releases << 32 |
            (uint64_t)f->rejections << 48 | (uint64_t)f->requeues << 56;
@@ -135,7 +135,7 @@ I8_COLUMN(started_at, r->started_at.ms)
 I2_COLUMN(word, r->word)
 I2_COLUMN(word_state, r->word_state)
 I8_COLUMN(word_run_at, r->word_run_at.ms)
-I8_COLUMN(fate, fates_pack(&r->fates))
+I8_COLUMN(outcome_counts, outcome_counts_pack(&r->outcome_counts))
 TEXT_COLUMN(label, r->extra.label)
 TEXT_COLUMN(attributes, r->extra.attributes)
 I8_COLUMN(expires_at, r->extra.expires_at.ms)
@@ -170,11 +170,11 @@ static const struct column set_columns[] = {
     {ARRAY_I2, c_flags},      {ARRAY_I4, c_tok_epoch},       {ARRAY_I8, c_tok_counter},
     {ARRAY_I4, c_lease_ms},   {ARRAY_I8, c_until},           {ARRAY_TEXT, c_worker},
     {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},      {ARRAY_I2, c_word},
-    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at},     {ARRAY_I8, c_fate},
+    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at},     {ARRAY_I8, c_outcome_counts},
     {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},          {ARRAY_I8, c_holder_hi},
     {ARRAY_I8, c_timeout_ms}, {ARRAY_I4, c_cancel_grace_ms}, {ARRAY_I8, c_cancel_at},
 };
-/* Behind them, one for each text of core/job_texts.h. */
+/* Followed by one for each text of core/job_texts.h. */
 static const struct column new_columns[] = {
     {ARRAY_I8, c_seq},           {ARRAY_I8, c_id_hi},      {ARRAY_I4, c_queue},
     {ARRAY_I2, c_state},         {ARRAY_I2, c_reason},     {ARRAY_I8, c_priority},
@@ -222,7 +222,8 @@ static bool is_set_there(const struct row *r)
     return is_set(r) && !r->fresh;
 }
 
-/* A new job that was claimed at once, or has been elsewhere: the insert knows nothing of leases. */
+/* A new job that was claimed at once, or comes from another store: the insert does not write
+ * leases. */
 static bool is_set_fresh(const struct row *r)
 {
     return is_set(r) && r->fresh && (r->token.counter || r->moved);
@@ -260,7 +261,7 @@ static void send_jobs(struct unit *u)
 
 /* --- the other tables --- */
 
-/* One column of a list of things; `one` adds what it is of x. */
+/* One column of a list; `one` adds its value for x. */
 #define LIST_COLUMN(first, of, one)                                                                \
     do {                                                                                           \
         pg_array_begin(&pg_unit(u)->args, of);                                                     \
@@ -272,7 +273,7 @@ static void send_jobs(struct unit *u)
 static void send_attempts(struct unit *u)
 {
     struct ended **link = &u->ended;
-    while (*link) /* those of jobs that are gone go with them */
+    while (*link) /* attempts of removed jobs are removed with them */
         if ((*link)->row->gone)
             *link = (*link)->next;
         else
@@ -295,8 +296,8 @@ static void send_attempts(struct unit *u)
     pg_conn_send(pg_pipeline_of(u), SQL_ATTEMPT_TRIM, &pg_unit(u)->args);
 }
 
-/* What was said about jobs that this unit removes stays known, too. */
-static void say_removed(struct unit *u)
+/* Replies about jobs that this unit removes are stored, too. */
+static void store_replies_removed(struct unit *u)
 {
     for (size_t i = 0; i < u->row_count; i++) {
         const struct row *r = u->rows[i];
@@ -315,7 +316,7 @@ static void say_removed(struct unit *u)
 
 static void send_words(struct unit *u)
 {
-    say_removed(u);
+    store_replies_removed(u);
     if (!u->said)
         return;
 #define EACH u->said
@@ -340,8 +341,7 @@ static void send_idems(struct unit *u)
             *link = (*link)->next;
     if (!u->idems)
         return;
-        /* A key that another node took meanwhile makes the insert fail, and the unit begins again.
-         */
+        /* If another node took the key meanwhile, the insert fails, and the unit begins again. */
 #define EACH u->idems
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.hi));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.lo));
@@ -392,7 +392,7 @@ static void add_policy(struct unit *u, const struct wqueue *q)
     buf_done(&policy);
 }
 
-/* One column of the queues that are picked; `one` adds what it is of q. */
+/* One column of the queues that are picked; `one` adds its value for q. */
 #define QUEUE_COLUMN(pick, of, one)                                                                \
     do {                                                                                           \
         pg_array_begin(a, of);                                                                     \
@@ -498,7 +498,7 @@ bool unit_changed(const struct unit *u)
     return changed;
 }
 
-/* Bodies that claims are to show and that did not come along. */
+/* Loads bodies that claims show and that did not come with the rows. */
 static void send_bodies(struct unit *u)
 {
     size_t n = 0;
@@ -519,7 +519,7 @@ static void send_bodies(struct unit *u)
     pg_conn_send(pg_pipeline_of(u), SQL_BODIES, &pg_unit(u)->args);
 }
 
-/* After the jobs: their states decide, by the rule of unique_holds (core/unique.h). */
+/* After the jobs, because their states decide, by the rule of unique_holds (core/unique.h). */
 static void send_rescope(struct unit *u)
 {
     if (!u->rescoped)
@@ -530,7 +530,7 @@ static void send_rescope(struct unit *u)
     pg_conn_send(pg_pipeline_of(u), SQL_RESCOPE, &pg_unit(u)->args);
 }
 
-/* Before the jobs: their sequences must never be given out again. */
+/* Before the jobs, because their sequences must never be used again. */
 static void send_floor(struct unit *u)
 {
     if (u->seq_floor == 0)

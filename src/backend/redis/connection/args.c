@@ -31,7 +31,7 @@ void redis_args_clear(struct rargs *a)
     a->plain = NULL;
 }
 
-/* Written backwards, to end here; hot. */
+/* Writes backwards, ending here; called very often. */
 static char *decimal(char *end, uint64_t v)
 {
     do

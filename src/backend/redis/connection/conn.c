@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A socket and its requests live in a `struct wire` of their own, which outlives the connection
- * until libuv has let go of all of them; a wire without an owner makes no callbacks. */
+/* A socket and its requests are in a separate `struct wire`, which outlives the connection until
+ * libuv has released all of them; a wire without an owner calls no callbacks. */
 #include "backend/redis/connection/conn.h"
 
 #include <stdio.h>
@@ -12,11 +12,12 @@
 
 #define ANSWER_MS 15000 /* unless the configuration says otherwise */
 #define READ_BYTES 65536
-/* No reply of ours is as large, or as deep: what goes beyond is no answer to anything we ask. */
+/* No valid reply is larger or nested more deeply than this. */
 #define REPLY_BYTES_MAX ((size_t)512 << 20)
 #define REPLY_ELEMENTS_MAX (1u << 20)
 #define REPLY_DEPTH_MAX 8
-#define KEEPALIVE_S 15 /* for the notification connection, which waits without having asked */
+/* for the notification connection, which waits without an outstanding command */
+#define KEEPALIVE_S 15
 
 enum conn_state { CONN_DOWN, CONN_CONNECTING, CONN_SHAKING, CONN_OPEN };
 
@@ -28,20 +29,20 @@ struct wire {
         uv_pipe_t pipe;
         uv_handle_t handle;
     };
-    uv_timer_t timer; /* for an answer that does not come */
+    uv_timer_t timer; /* ends the connection if an answer does not come in time */
     uv_connect_t connect;
     unsigned handles; /* not closed yet */
     char in[READ_BYTES];
 };
 
-/* A lookup of names outlives everything, too. */
+/* A lookup of names may outlive the connection, too. */
 struct lookup {
     uv_getaddrinfo_t req;
     struct rconn *owner;
 };
 
 struct awaited {
-    redis_reply_fn fn; /* NULL = no one waits for it, but errors are kept */
+    redis_reply_fn fn; /* NULL = the reply is not needed, but the first error is stored */
     void *ctx;
 };
 
@@ -49,22 +50,22 @@ struct rconn {
     struct rconn_config config;
     enum conn_state state;
     struct wire *wire;     /* NULL = none */
-    struct lookup *lookup; /* NULL = none under way */
+    struct lookup *lookup; /* NULL = none in progress */
     struct addrinfo *addresses, *at;
     struct redis_tls *tls;
     redisReader *reader;
-    redisReplyObjectFunctions functions; /* the reader's, and those that it had first */
+    redisReplyObjectFunctions functions; /* functions of the reader, changed and original */
     const redisReplyObjectFunctions *plain_functions;
-    size_t unanswered_bytes; /* that came since the last whole reply */
+    size_t unanswered_bytes; /* received since the last complete reply */
     struct awaited *ring;    /* commands that were sent, oldest first */
     size_t ring_room, ring_from, ring_count;
     struct buf plain;
-    redisReply *trouble; /* the first error of commands that no one waits for; NULL = none */
+    redisReply *trouble; /* the first error of commands without a function; NULL = none */
     bool listening;
     char why[300];
 };
 
-/* --- what was sent --- */
+/* --- commands that were sent --- */
 
 static bool await(struct rconn *c, redis_reply_fn fn, void *ctx)
 {
@@ -164,7 +165,7 @@ void redis_conn_drop(struct rconn *c)
     answer_none(c);
 }
 
-/* --- time --- */
+/* --- timeouts --- */
 
 static void too_late_cb(uv_timer_t *timer)
 {
@@ -176,7 +177,7 @@ static void too_late_cb(uv_timer_t *timer)
     lose(w->owner, w->owner->why);
 }
 
-/* Runs while an answer, or the connection itself, is waited for. */
+/* Runs while an answer, or the connection itself, is awaited. */
 static void timer_set(struct rconn *c, bool afresh)
 {
     struct wire *w = c->wire;
@@ -186,7 +187,7 @@ static void timer_set(struct rconn *c, bool afresh)
         uv_timer_start(&w->timer, too_late_cb, c->config.answer_ms, 0);
 }
 
-/* --- bytes out --- */
+/* --- writing --- */
 
 struct write {
     uv_write_t req;
@@ -196,12 +197,13 @@ struct write {
 static void written_cb(uv_write_t *req, int status)
 {
     struct write *w = (struct write *)(void *)req;
-    (void)status; /* what could not be written is not answered, and the reading side sees why */
+    /* what could not be written gets no answer, and the reading side reports the reason */
+    (void)status;
     buf_done(&w->bytes);
     mem_free(w);
 }
 
-/* The bytes are the write's from now on. */
+/* The write owns the bytes from now on. */
 static int write_out(struct rconn *c, struct buf *bytes)
 {
     struct write *w = bytes->len ? mem_zalloc(sizeof *w) : NULL;
@@ -269,7 +271,7 @@ static void refuse_cb(uv_timer_t *timer)
 static void refuse_later(struct rconn *c, redis_reply_fn fn, void *ctx)
 {
     struct refusal *r = mem_zalloc(sizeof *r);
-    CHECK(r); /* nothing else would tell the caller */
+    CHECK(r); /* the caller could not be told otherwise */
     r->fn = fn;
     r->ctx = ctx;
     CHECK(uv_timer_init(c->config.loop, &r->timer) == 0);
@@ -285,7 +287,8 @@ void redis_conn_send(struct rconn *c, struct rargs *a, redis_reply_fn fn, void *
         return;
     }
     timer_set(c, false);
-    if (command_bytes(c, a) != 0) /* as if it had been cut: all that wait are told in their order */
+    /* as if the connection was lost: all waiting commands are answered in their order */
+    if (command_bytes(c, a) != 0)
         uv_timer_start(&c->wire->timer, too_late_cb, 0, 0);
     redis_args_clear(a);
 }
@@ -295,7 +298,7 @@ void redis_conn_send_all(struct rconn *c, struct buf *bytes, size_t commands, re
 {
     bool sent = c->state == CONN_OPEN;
     for (size_t i = 0; sent && i < commands; i++)
-        CHECK(await(c, i + 1 == commands ? fn : NULL, ctx)); /* half of them cannot be taken back */
+        CHECK(await(c, i + 1 == commands ? fn : NULL, ctx)); /* half of them cannot be withdrawn */
     if (!sent) {
         refuse_later(c, fn, ctx);
         return;
@@ -305,7 +308,7 @@ void redis_conn_send_all(struct rconn *c, struct buf *bytes, size_t commands, re
         uv_timer_start(&c->wire->timer, too_late_cb, 0, 0);
 }
 
-/* --- bytes in --- */
+/* --- reading --- */
 
 static void take_reply(struct rconn *c, redisReply *reply)
 {
@@ -331,8 +334,8 @@ typedef size_t element_count;
 typedef int element_count;
 #endif
 
-/* A list is allocated as soon as its length is read; one that nests deeply would be freed by as
- * deep a recursion. */
+/* A list is allocated as soon as its length is read, and a deeply nested one would be freed by an
+ * equally deep recursion. */
 static void *array_cb(const redisReadTask *task, element_count elements)
 {
     struct rconn *c = task->privdata;
@@ -408,7 +411,7 @@ static int through_tls(struct rconn *c, struct span in)
     return 0;
 }
 
-/* *w may have lost its owner by what it brought. */
+/* *w may have lost its owner through what was received. */
 static void bytes_came(struct wire *w, struct span in)
 {
     struct rconn *c = w->owner;
@@ -421,7 +424,7 @@ static void bytes_came(struct wire *w, struct span in)
     if (!w->owner)
         return;
     if (err)
-        lose(c, c->why[0] ? c->why : "its answer is not Redis's protocol");
+        lose(c, c->why[0] ? c->why : "its answer does not follow the protocol of Redis");
     else
         timer_set(c, true);
 }
@@ -518,7 +521,7 @@ static void try_address(struct rconn *c, const struct sockaddr *address)
         try_next(c, uv_strerror(err));
 }
 
-/* The address did not do; the next one may. */
+/* This address failed; tries the next one. */
 static void try_next(struct rconn *c, const char *why)
 {
     if (c->at)

@@ -7,7 +7,7 @@
 
 #define VERSION_MIN 5
 
-/* The questions, in their order. */
+/* The commands, in their order. */
 enum question {
     ASK_AUTH,
     ASK_SELECT,
@@ -32,22 +32,22 @@ const char *redis_error_sentence(const redisReply *r)
     static const struct {
         const char *prefix, *sentence;
     } known[] = {
-        {"OOM", "Redis has reached its maxmemory: nothing can be added until there is room"},
+        {"OOM", "Redis has reached its maxmemory: nothing can be added until memory is free"},
         {"MISCONF", "Redis cannot write to its disk and refuses changes"},
-        {"READONLY", "Redis is a replica now and takes no changes"},
-        {"LOADING", "Redis is still reading its data"},
-        {"BUSY", "Redis is busy with a script of somebody else"},
+        {"READONLY", "Redis is a replica now and accepts no changes"},
+        {"LOADING", "Redis is still loading its data"},
+        {"BUSY", "Redis is busy with a script of another client"},
         {"NOPERM", "the Redis user lacks a right that is needed"},
         {"MASTERDOWN", "Redis has lost its master"},
-        {"NOREPLICAS", "Redis has too few replicas to take changes"},
+        {"NOREPLICAS", "Redis has too few replicas to accept changes"},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (redis_is_error(r, known[i].prefix))
             return known[i].sentence;
-    return "Redis refused the change; our log says why";
+    return "Redis refused the change; the log of Holdfast says why";
 }
 
-/* --- asking --- */
+/* --- sending --- */
 
 static void ask_config(struct rargs *a, const char *name)
 {
@@ -56,7 +56,7 @@ static void ask_config(struct rargs *a, const char *name)
     redis_args_text(a, name);
 }
 
-/* Without credentials there is nothing to prove; a PING keeps the place. */
+/* Without credentials a PING is sent instead, so that the number of replies is the same. */
 static void ask_auth(const struct redis_url *u, struct rargs *a)
 {
     redis_args_text(a, u->password[0] ? "AUTH" : "PING");
@@ -104,7 +104,7 @@ static void ask_one(const struct handshake *g, unsigned which, struct rargs *a)
     }
 }
 
-/* --- judging --- */
+/* --- checking --- */
 
 static int refused(const redisReply *r, const char *what, struct err_note *note)
 {
@@ -117,7 +117,7 @@ static int check_auth(const struct handshake *g, struct err_note *note)
     const redisReply *auth = g->replies[ASK_AUTH], *select = g->replies[ASK_SELECT];
     if (redis_is_error(auth, "NOAUTH"))
         return err_note_set(note, -ERR_INVALID,
-                            "the Redis server wants a password; write redis://USER:PASSWORD@… or "
+                            "the Redis server needs a password; write redis://USER:PASSWORD@… or "
                             "redis://:PASSWORD@…");
     if (auth->type == REDIS_REPLY_ERROR && g->url->password[0])
         return err_note_set(note, -ERR_INVALID,
@@ -128,7 +128,7 @@ static int check_auth(const struct handshake *g, struct err_note *note)
     return 0;
 }
 
-/* The value behind "name:" in INFO; "" = none. */
+/* The value after "name:" in INFO; "" = none. */
 static void info_value(const redisReply *r, const char *name, char *out, size_t size)
 {
     size_t len = strlen(name);
@@ -165,7 +165,7 @@ static int check_info(struct handshake *g, struct err_note *note)
                       : 0;
 }
 
-/* CONFIG GET answers a name and a value; false: we may not ask. */
+/* CONFIG GET returns a name and a value; false: the user has no right to run it. */
 static bool config_value(const redisReply *r, char *out, size_t size)
 {
     out[0] = '\0';
@@ -181,8 +181,8 @@ static int check_told(const struct handshake *g, struct err_note *note)
         return 0;
     return err_note_set(
         note, -ERR_INVALID,
-        "the Redis user may not run CONFIG GET, so it is not known whether the server "
-        "keeps what it is given; allow it (ACL SETUSER … +config|get), or say "
+        "the Redis user may not run CONFIG GET, so Holdfast cannot check whether the server "
+        "stores its data durably; allow it (ACL SETUSER … +config|get), or set "
         "durability=fsync or durability=relaxed in the URL of the backend");
 }
 
@@ -201,14 +201,14 @@ static int check_settings(struct handshake *g, struct err_note *note)
     f->synced_rewrites = strcmp(rewrite, "no") == 0;
     if (!kept && g->url->durability != REDIS_RELAXED)
         return err_note_set(note, -ERR_UNSAFE,
-                            "the Redis server does not keep what it is given (appendonly is %s, "
+                            "the Redis server does not store its data durably (appendonly is %s, "
                             "maxmemory-policy is %s); set appendonly yes and maxmemory-policy "
-                            "noeviction, or say durability=relaxed in the URL of the backend",
+                            "noeviction, or set durability=relaxed in the URL of the backend",
                             f->appendonly, f->eviction);
     bool always = kept && f->synced_rewrites && strcmp(f->appendfsync, "always") == 0;
     if (!always && f->durable)
         return err_note_set(note, -ERR_INVALID,
-                            "durability=fsync in the URL of the backend, but the Redis server has "
+                            "the URL of the backend has durability=fsync, but the Redis server has "
                             "appendfsync %s and no-appendfsync-on-rewrite %s; set always and no",
                             f->appendfsync, rewrite);
     f->durable = always && g->url->durability != REDIS_RELAXED;
@@ -270,17 +270,19 @@ static int take_hash_key(const char *hex, struct hash_key *ret)
     return 0;
 }
 
-/* {"ok", made, epoch, hash key, stores}, {"newer" or "older", its format} or {"denied", command} */
+/* {"ok", created, epoch, hash key, stores}, {"newer" or "older", its format} or {"denied",
+ * command} */
 static int take_facts(struct handshake *g, const redisReply *r, struct err_note *note)
 {
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 2 ||
         r->element[0]->type != REDIS_REPLY_STRING)
         return refused(r, "the store cannot be opened", note);
     if (strcmp(redis_text_at(r, 0), "newer") == 0)
-        return err_note_set(note, -ERR_VERSION,
-                            "the keys with the prefix %s were made by a newer version of Holdfast "
-                            "(their format is %s, this binary knows up to %d); use that one",
-                            g->url->prefix, redis_text_at(r, 1), REDIS_FORMAT);
+        return err_note_set(
+            note, -ERR_VERSION,
+            "the keys with the prefix %s were created by a newer version of Holdfast "
+            "(their format is %s, this binary reads %d); use the newer version",
+            g->url->prefix, redis_text_at(r, 1), REDIS_FORMAT);
     if (strcmp(redis_text_at(r, 0), "older") == 0)
         return err_note_set(note, -ERR_VERSION,
                             "the keys with the prefix %s have the older format %s, which this "
@@ -300,7 +302,7 @@ static int take_facts(struct handshake *g, const redisReply *r, struct err_note 
                  (!g->boot || (epoch > 0 && epoch <= INT32_MAX));
     if (!right || take_hash_key(redis_text_at(r, 3), &g->facts->hash_key) != 0)
         return err_note_set(note, -ERR_CORRUPT, "the key %smeta is damaged", g->url->prefix);
-    g->found.made = r->element[1]->integer != 0;
+    g->found.created = r->element[1]->integer != 0;
     if (g->boot)
         g->facts->epoch = (uint32_t)epoch;
     g->found.stores = strtoull(redis_text_at(r, 4), NULL, 10);
@@ -352,14 +354,14 @@ static void answered_cb(void *ctx, redisReply *r)
         send_open(g);
 }
 
-void redis_handshake(struct handshake *g, greeted_fn fn, void *ctx)
+void redis_handshake(struct handshake *g, handshake_fn fn, void *ctx)
 {
     g->fn = fn;
     g->ctx = ctx;
     g->asked = ASK_COUNT;
     g->got = 0;
     g->loading = false;
-    g->found = (struct redis_server){.made = false};
+    g->found = (struct redis_server){.created = false};
     memset(g->replies, 0, sizeof g->replies);
     redis_args_init(&g->args);
     for (unsigned i = 0; i < ASK_COUNT; i++) {

@@ -3,9 +3,10 @@
 
 #include "backend/redis/lua_gen.h"
 
-/* Stores that are about jobs alone go without what notices need: some of them carry their text. */
+/* Stores that concern only jobs do not need the part for notices, which saves bytes where the
+ * script is sent as text. */
 static const struct {
-    enum lua_id text, before; /* before: LUA_COUNT = nothing but what all of them share */
+    enum lua_id text, before; /* before: LUA_COUNT = nothing but what all scripts share */
 } scripts[SCRIPT_COUNT] = {
     [SCRIPT_OPEN] = {LUA_OPEN, LUA_COUNT},       [SCRIPT_HEARTBEAT] = {LUA_HEARTBEAT, LUA_COUNT},
     [SCRIPT_LOAD] = {LUA_LOAD, LUA_COUNT},       [SCRIPT_STORE] = {LUA_STORE, LUA_COUNT},

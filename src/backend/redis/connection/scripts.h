@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripts that run inside the server, one file each in lua/. They move data; what is to become
- * of it is decided by the rules of core, outside. */
+/* The scripts that run inside the server, one file each in lua/. They only move data; the decisions
+ * are made outside, by the rules of core. */
 #pragma once
 
 #include "backend/redis/connection/args.h"
 
 enum script_id {
-    SCRIPT_OPEN,      /* the format, and a number for this boot */
-    SCRIPT_HEARTBEAT, /* a heartbeat; who leads */
-    SCRIPT_LOAD,      /* what a unit is about */
-    SCRIPT_STORE,     /* what it leaves */
-    SCRIPT_TICK,      /* what is due, for the leader */
-    SCRIPT_READ_VIEW, /* quick questions */
+    SCRIPT_OPEN,      /* checks the format and draws a number for this boot */
+    SCRIPT_HEARTBEAT, /* a heartbeat, and the leader */
+    SCRIPT_LOAD,      /* loads what a unit needs */
+    SCRIPT_STORE,     /* stores the changes of a unit */
+    SCRIPT_TICK,      /* loads what is due, for the leader */
+    SCRIPT_READ_VIEW, /* quick queries */
     SCRIPT_SCAN,      /* a step through many jobs */
-    SCRIPT_SCHEDULES, /* those a unit is about */
+    SCRIPT_SCHEDULES, /* loads the schedules of a unit */
     SCRIPT_SHARERS,   /* jobs that share a unique key */
-    SCRIPT_LEAVE,     /* a node stops */
-    SCRIPT_ALERTS,    /* rules, and what a unit about them or about notices is about */
-    SCRIPT_NOTICES,   /* what a unit leaves, where that is also something of these */
+    SCRIPT_LEAVE,     /* a node leaves */
+    SCRIPT_ALERTS,    /* loads rules and notices for a unit about them */
+    SCRIPT_NOTICES,   /* stores the changes of a unit that include notices */
     SCRIPT_COUNT
 };
 
 #define SCRIPT_SHA_BYTES 41
 
-/* As the server calls them, since it was asked to load them. */
+/* The hashes by which the server knows the loaded scripts. */
 struct script_names {
     char sha[SCRIPT_COUNT][SCRIPT_SHA_BYTES];
 };
 
-/* Adds the words of the command that loads the script: its text, behind what all of them share. */
+/* Adds the words of the command that loads the script: its text, after the part that all scripts
+ * share. */
 void redis_script_load(enum script_id id, struct rargs *a);
-/* The same with its whole text, for where a script that was forgotten must not matter. */
+/* The same with its whole text, for calls that must work even if the server has lost the script. */
 void redis_script_eval(enum script_id id, const char *prefix, struct rargs *a);
-/* Begins a call of it: arguments of the script follow. */
+/* Begins a call of the script: its arguments follow. */
 void redis_script_call(const struct script_names *names, enum script_id id, const char *prefix,
                        struct rargs *a);

@@ -14,7 +14,7 @@ struct redis_tls_context {
 
 struct redis_tls {
     SSL *ssl;
-    BIO *in, *out; /* the SSL's */
+    BIO *in, *out; /* owned by the SSL */
     bool ready;
 };
 
@@ -72,7 +72,7 @@ void redis_tls_context_free(struct redis_tls_context *c)
 
 /* --- a connection --- */
 
-/* An address has no name: the certificate must then name the address. */
+/* For an IP address instead of a name, the certificate must contain the address. */
 static bool expect_host(SSL *ssl, const char *host)
 {
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1)
@@ -108,7 +108,7 @@ struct redis_tls *redis_tls_new(struct redis_tls_context *c, const struct redis_
 void redis_tls_free(struct redis_tls *t)
 {
     if (t)
-        SSL_free(t->ssl); /* and with it both BIOs */
+        SSL_free(t->ssl); /* frees both BIOs, too */
     mem_free(t);
 }
 
@@ -136,7 +136,7 @@ static int broken(struct redis_tls *t, struct err_note *note)
                                           : NULL;
     ERR_clear_error();
     return err_note_set(note, -ERR_IO, "TLS with the Redis server failed: %s",
-                        why ? why : "the connection was cut");
+                        why ? why : "the connection was lost");
 }
 
 static bool only_wants_more(struct redis_tls *t, int n)
@@ -150,7 +150,7 @@ static int shake_hands(struct redis_tls *t, struct buf *wire, struct err_note *n
     ERR_clear_error();
     int n = SSL_do_handshake(t->ssl);
     t->ready = n == 1;
-    int err = take_wire(t, wire); /* an alert, too, shall be heard */
+    int err = take_wire(t, wire); /* sends the alert, too */
     if (n != 1 && !only_wants_more(t, n))
         return broken(t, note);
     return err;

@@ -16,7 +16,7 @@ static int hex_of(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* Percent-decodes; false: it does not fit, holds a NUL, or is malformed. */
+/* Percent-decodes; false: it is too long, contains a NUL, or is malformed. */
 static bool decode(struct span in, char *out, size_t size)
 {
     size_t n = 0;
@@ -55,7 +55,7 @@ static bool number_of(struct span s, unsigned long max, unsigned long *ret)
 static int malformed(struct err_note *note)
 {
     return err_note_set(note, -ERR_INVALID,
-                        "the URL of the backend is malformed; it is " FORM
+                        "the URL of the backend is malformed; write " FORM
                         ", with special characters percent-encoded and parameters after a ?");
 }
 
@@ -111,8 +111,8 @@ static const struct parameter {
     {"durability", take_durability, "fsync or relaxed"},
     {"socket", take_socket, "the absolute path of a Unix socket"},
     {"ca", take_ca, "the path of a PEM file with the certificates to trust"},
-    {"cert", take_cert, "the path of a PEM file with our certificate"},
-    {"key", take_key, "the path of a PEM file with the key of our certificate"},
+    {"cert", take_cert, "the path of a PEM file with the client certificate"},
+    {"key", take_key, "the path of a PEM file with the key of the client certificate"},
 };
 
 static int take_parameter(struct redis_url *u, struct span name, struct span value,
@@ -127,7 +127,7 @@ static int take_parameter(struct redis_url *u, struct span name, struct span val
                             parameters[i].name, parameters[i].right);
     }
     return err_note_set(note, -ERR_INVALID,
-                        "the URL of the backend has an unknown parameter; known are prefix, "
+                        "the URL of the backend has an unknown parameter; allowed are prefix, "
                         "durability, socket, ca, cert and key");
 }
 
@@ -146,7 +146,7 @@ static int take_parameters(struct redis_url *u, const char *at, struct err_note 
 
 /* --- the rest --- */
 
-/* USER:PASSWORD, or a password alone behind a colon, as Redis without users has it. */
+/* USER:PASSWORD, or only a password after a colon, for a Redis without users. */
 static bool take_credentials(struct redis_url *u, struct span s)
 {
     const char *colon = memchr(s.at, ':', s.len);
@@ -205,7 +205,7 @@ static int check_whole(const struct redis_url *u, struct err_note *note)
                             "a Unix socket has no TLS; write redis:// instead of rediss://");
     if ((u->cert[0] != 0) != (u->key[0] != 0))
         return err_note_set(note, -ERR_INVALID,
-                            "cert and key in the URL of the backend go together");
+                            "cert and key in the URL of the backend must be given together");
     return 0;
 }
 
@@ -213,7 +213,8 @@ int redis_url_parse(const char *rest, bool tls, struct redis_url *ret, struct er
 {
     *ret = (struct redis_url){.tls = tls, .prefix = "{holdfast}:"};
     if (strncmp(rest, "//", 2) != 0)
-        return err_note_set(note, -ERR_INVALID, "the URL of the backend lacks its //: write " FORM);
+        return err_note_set(note, -ERR_INVALID,
+                            "the URL of the backend needs a // after the scheme: write " FORM);
     rest += 2;
     size_t head = strcspn(rest, "?");
     const char *slash = memchr(rest, '/', head);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The URL of a Redis store, taken apart. */
+/* Parses the URL of a Redis store. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,11 +12,12 @@
 #define REDIS_SECRET_BYTES 512
 #define REDIS_PREFIX_BYTES 64
 
-/* What a reply promises; which of them is the server's setting, unless the URL says so. */
+/* What a reply promises. Without durability= in the URL, the setting of the server decides. */
 enum redis_durability {
-    REDIS_ASKED,   /* as CONFIG GET says; without the right to ask the start is refused */
-    REDIS_FSYNC,   /* appendonly, appendfsync always: a reply is on the disk */
-    REDIS_RELAXED, /* whatever the server does: a crash of its machine may lose what was answered */
+    REDIS_ASKED, /* as CONFIG GET says; without the right to run it the start is refused */
+    REDIS_FSYNC, /* appendonly, appendfsync always: a reply is on the disk */
+    /* whatever the server does: a crash of its machine may lose changes that were acknowledged */
+    REDIS_RELAXED,
 };
 
 struct redis_url {
@@ -31,7 +32,7 @@ struct redis_url {
     char ca[REDIS_PATH_BYTES], cert[REDIS_PATH_BYTES], key[REDIS_PATH_BYTES]; /* PEM files */
 };
 
-/* rest: what follows "redis:" or "rediss:". Notes never repeat what was given, which may hold a
+/* rest: what follows "redis:" or "rediss:". Notes never repeat it, because it may contain a
  * password. */
 MUST_CHECK int redis_url_parse(const char *rest, bool tls, struct redis_url *ret,
                                struct err_note *note);

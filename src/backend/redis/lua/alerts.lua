@@ -1,8 +1,8 @@
--- What a unit about alert rules, notices and breakers reads. Arguments: the time or '', the version of the
--- rules that the node knows, what is asked for, and what that needs. Answers the time, how often something
--- was stored, the version of the rules, the rules by name if that is another one; notices, each with when
--- to look at it and whether a node has it; when the next of the others is to be looked at; breakers; how many
--- named ones there are; raised conditions; how many there are of those.
+-- What a unit about alert rules, notices and breakers reads. Arguments: the time or '', the version
+-- of the rules that the node knows, the name of the query, and its arguments. Returns the time, the
+-- number of stores, the version of the rules, the rules by name if the version differs; notices,
+-- each with the time at which to check it and whether a node has it; the time at which the next of
+-- the others is to be checked; breakers; the number of named ones; raised conditions; their number.
 local now, known, what = clock(arg()), arg(), arg()
 local meta = call('HMGET', P .. 'meta', 'ver', 'alerts')
 local version = meta[2] or ''
@@ -21,7 +21,8 @@ local function give(numbers)
   breakers = call('HVALS', P .. 'breaker')
 end
 
--- What a node had that is gone is to be looked at when it is due; also what we had and know nothing of.
+-- Notices that a dead node had taken are checked when they are due; so are those of this node that
+-- it no longer knows.
 local function let_go(me, silent_ms, reset, mine)
   local alive, held = {}, call('HGETALL', P .. 'noticeh')
   for _, e in ipairs(call('ZRANGEBYSCORE', P .. 'nodes', '(' .. text(now - silent_ms), '+inf')) do alive[e] = true end
@@ -31,7 +32,7 @@ local function let_go(me, silent_ms, reset, mine)
     if holder == me then lost = reset and not mine[number] end
     if lost then
       local packed = call('HGET', P .. 'notice', number)
-      call('HDEL', P .. 'noticeh', number) -- first: it needs no memory, and lets the next through
+      call('HDEL', P .. 'noticeh', number) -- first: it needs no memory, and allows the next one (common.lua)
       if packed then call('ZADD', P .. 'noticed', text(${notice.due(packed)}), number) end
     end
   end
@@ -39,16 +40,16 @@ end
 
 local ask = {}
 
--- the rules alone
+-- the rules only
 function ask.rules() end
 
--- a change of a rule: how many notices it has
+-- a change of a rule: the number of its notices
 function ask.put()
   there = call('ZCARD', P .. 'notice:' .. arg())
 end
 
--- notices that are due, the first of them: our epoch, how long a silent node counts, whether what we have
--- is not known, how many, those we have
+-- notices that are due, the first of them: the epoch of this node, after which silence a node
+-- counts as dead, whether the node has lost what it took, how many, those that it has
 function ask.take()
   local me, silent_ms, reset, most, mine = arg(), count(), arg() == '1', count(), {}
   while at <= #A do mine[arg()] = true end

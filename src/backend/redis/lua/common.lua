@@ -3,10 +3,17 @@
 -- stand for numbers, and ${job.state(row)} for the code that reads a field. row_fields.h lists the fields of jobs,
 -- queues and the rest. The members of a queue's sorted set of ready jobs are order and sequence; every other
 -- member or field that names a job is its sequence.
+--
+-- Atomicity. Redis runs a script from its beginning to its end without running any other command in between, and
+-- writes all its changes to the append-only file together. It does not roll back: if a command fails, the changes
+-- before it stay. A script therefore does all its checks before its first change, and its changes cannot fail. There
+-- is one exception: over its maxmemory, Redis refuses commands that may need memory until the script has changed
+-- something. A script whose changes must be possible on a full server (an ack, a heartbeat) therefore begins with
+-- DEL of a key that does not exist: this is a change that needs no memory, and after it Redis refuses nothing.
 local P, A, call = KEYS[1], ARGV, redis.call
 local sub, byte, format, min = string.sub, string.byte, string.format, math.min
 local at = 1
--- Of a store: commands that the server does not have, and what is told of notices.
+-- For a store: commands that the server does not have, and the result about notices.
 local special, told = {}, nil
 
 local function arg()
@@ -88,10 +95,11 @@ local function lives(seq)
   return def and (${job.state(row)} == ${running} or ${job.generation(row)} == ${queue.generation(def)})
 end
 
--- Whether another node has asked the others to pause; ms: for how long we ask for that, 0 = we do not. A unit that
--- requires that nothing is stored between its load and its store could otherwise be overtaken for ever. `stop` of meta:
--- epoch, until when, how long that was. By the server's clock, since one that tests move may stand still; and
--- a node that died must not be waited for longer when that clock was set back.
+-- Whether another node has asked the others to pause. ms: for how long this node asks for a pause,
+-- 0 = it does not. A unit that requires that nothing is stored between its load and its store might
+-- otherwise never succeed. `stop` of meta: epoch, end of the pause, its length. It uses the
+-- server's clock, because a clock that tests move may stand still; and a pause of a node that died
+-- must not become longer when that clock is set back.
 local function must_wait(me, ms)
   local stop = call('HGET', P .. 'meta', 'stop')
   if not stop and ms == 0 then return false end
@@ -100,7 +108,7 @@ local function must_wait(me, ms)
   local left = who and who ~= me and tonumber(till) - now or 0
   if left > 0 and left <= tonumber(most) then return true end
   if ms > 0 then
-    call('DEL', P .. 'nothing') -- needs no memory; what follows is then let through
+    call('DEL', P .. 'nothing') -- a first write that needs no memory; see above
     call('HSET', P .. 'meta', 'stop', me .. ' ' .. text(now + ms) .. ' ' .. text(ms))
   else
     call('HDEL', P .. 'meta', 'stop')
@@ -108,13 +116,13 @@ local function must_wait(me, ms)
   return false
 end
 
--- Nobody need wait for us: of who gave up, too.
+-- Ends a pause that this node asked for, also after it gave up.
 local function end_wait(me)
   local who = string.match(call('HGET', P .. 'meta', 'stop') or '', '^(%d+) ')
   if who == me then call('HDEL', P .. 'meta', 'stop') end
 end
 
--- What a node had taken for claims goes back to where it was, if it still is what it was.
+-- Returns the jobs that a node holds for claims to their index, if they are still ready.
 local function give_back(epoch)
   local key = P .. 'hold:' .. epoch
   local held = call('HGETALL', key)
@@ -142,8 +150,8 @@ local function give_back(epoch)
   end
   for n, list in pairs(ready) do many('ZADD', 'q:' .. n .. ':${ready}', list, 1, #list) end
   for n, list in pairs(purging) do
-    many('ZADD', 'doom:' .. n .. ':held', list, 1, #list)
-    call('SADD', P .. 'doomed', 'doom:' .. n .. ':held')
+    many('ZADD', 'purge:' .. n .. ':held', list, 1, #list)
+    call('SADD', P .. 'purging', 'purge:' .. n .. ':held')
   end
   call('DEL', key)
   call('ZREM', P .. 'holds', epoch)

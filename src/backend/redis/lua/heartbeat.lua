@@ -1,7 +1,9 @@
--- Arguments: the time or '', our epoch, what others shall know of us, how long a leader leads, how long a
--- silent node is reckoned with, the key at which the leader shows itself or '', and its number. Answers the time, how many others live, the leader's epoch if we lead; who
--- leads, until when and with which epoch; nodes with the time of their last heartbeat, and what they announced.
-call('DEL', P .. 'nothing') -- a first write that needs no memory: the others are then let through
+-- Arguments: the time or '', the epoch of this node, its number and version for other nodes, how
+-- long a leader keeps its lease, after which silence a node counts as dead, the key at which the
+-- leader shows itself or '', and its number. Returns the time, the number of other nodes, the
+-- leader's epoch if this node is the leader; the leader, the end of its lease and its epoch; nodes
+-- with the time of their last heartbeat, and what they announced.
+call('DEL', P .. 'nothing') -- a first write that needs no memory (common.lua)
 local now, me, told, lead_ms, alive_ms = clock(arg()), arg(), arg(), count(), count()
 local shown_at, number = arg(), arg()
 for _, old in ipairs(call('ZRANGEBYSCORE', P .. 'nodes', '-inf', text(now - 86400000))) do
@@ -10,11 +12,11 @@ for _, old in ipairs(call('ZRANGEBYSCORE', P .. 'nodes', '-inf', text(now - 8640
     call('HDEL', P .. 'node', old)
   end
 end
--- Nothing of ours is under way now: what we have taken is of a connection that broke. Loads do both, too, but
--- not those of a node that is left alone, or is asked for nothing.
+-- This node has nothing in progress now, so jobs that it holds belong to a connection that was
+-- lost. Loads release them, too, but not those of a node that is alone, or that gets no requests.
 give_back(me)
 for _, late in ipairs(call('ZRANGEBYSCORE', P .. 'holds', '-inf', text(now))) do give_back(late) end
-end_wait(me) -- what needs it says so again with its next try
+end_wait(me) -- a unit that needs the pause asks for it again
 call('ZADD', P .. 'nodes', text(now), me)
 call('HSET', P .. 'node', me, told)
 local others = call('ZCOUNT', P .. 'nodes', '(' .. text(now - alive_ms), '+inf') - 1

@@ -1,4 +1,5 @@
--- Arguments: our epoch. The node stops: what it had taken goes back, and others need not wait for it.
+-- Arguments: the epoch of this node. The node stops: the jobs that it holds are released, and
+-- others need not wait for it.
 call('DEL', P .. 'nothing')
 local me = arg()
 give_back(me)

@@ -1,9 +1,9 @@
--- What a unit is about. Where other nodes live, too (shared), ready jobs are taken out of reach of others
--- until the store puts them back or their time is over; alone it only reads, and the store finds out
--- whether somebody else came in between.
+-- What a unit reads. If other nodes are alive (shared), ready jobs for its claims are held, so that
+-- no other node can claim them, until the store releases them or their time is over. A node that is
+-- alone only reads, and the store finds out whether another node stored something in between.
 local now = clock(arg())
 local me, mode, token, hold_ms = arg(), arg(), arg(), count()
-local shared = mode == '1' -- 'keys': as well, but this call is about keys alone, and takes nothing
+local shared = mode == '1' -- 'keys': as well, but this call concerns only keys, and holds nothing
 local seqs_wanted, numbers_wanted, live_wanted = count(), count(), arg() == '1'
 local quiet_ms = count()
 if shared and must_wait(me, quiet_ms) then return { 'wait' } end
@@ -33,7 +33,7 @@ if shared then
   for _, late in ipairs(call('ZRANGEBYSCORE', P .. 'holds', '-inf', text(now))) do give_back(late) end
 end
 
--- numbers to be given out
+-- numbers to draw
 local seq_before, number_before = 0, 0
 local meta = call('HMGET', P .. 'meta', 'seq', 'number', 'ver', 'alerts')
 local stores_before = meta[3] or ''
@@ -41,7 +41,7 @@ local seq_high = tonumber(meta[1] or '0')
 seq_before, number_before = seq_high, tonumber(meta[2] or '0')
 local function draw(field, n)
   call('HINCRBY', P .. 'meta', field, n)
-  -- A node that thinks it is alone may have read the same numbers: its store must not go through.
+  -- A node that believes to be alone may have read the same numbers: its store must be refused.
   meta[3] = text(call('HINCRBY', P .. 'meta', 'ver', 1))
 end
 if shared and seqs_wanted > 0 then draw('seq', seqs_wanted) end
@@ -72,8 +72,7 @@ for k = 1, #wanted do
   end
 end
 
--- jobs by sequence, each with the token it is spoken of by, or ''
--- (many: no calls that can be done without)
+-- jobs by sequence, each with the token of the request, or '' (there may be many: avoid calls)
 local named, named_count, first = {}, count(), at
 for k = 1, named_count do named[k] = A[first + 2 * k - 2] end
 at = first + 2 * named_count
@@ -86,7 +85,7 @@ for k = 1, named_count do
     rows[row_count + 1], rows[row_count + 2] = seq, row
     row_count = row_count + 2
     local q = ${job.queue.bytes(row)}
-    if not given[q] then -- not numbers[q]: what was given back may have asked for it
+    if not given[q] then -- not numbers[q]: a released job may have loaded it
       given[q] = true
       give_queue(queue_of(row))
     end
@@ -99,20 +98,20 @@ local function give_holder(n, key)
   if seq and not seen[seq] then give_row(seq, call('HGET', P .. 'row', seq)) end
 end
 
--- those of them that may want their unique key back
+-- those of them that may take their unique key back
 for _ = 1, count() do
   local row = call('HGET', P .. 'row', arg())
   local key = row and unique_of(row)
   if key then give_holder(queue_of(row), key) end
 end
 
--- unique keys that enqueues come with: queue, key
+-- unique keys of enqueues: queue, key
 for _ = 1, count() do
   local n, key = by_name[arg()], arg()
   if n then give_holder(n, key) end
 end
 
--- claims by nonce: which jobs they got is not known
+-- claims by nonce: their jobs are not known yet
 local nonces, any_nonce = {}, false
 for _ = 1, count() do
   nonces[arg()] = true
@@ -179,7 +178,7 @@ for k = 1, #wanted do
   local def = n and want > 0 and queue(n)
   if def and ${queue.paused_until(def)} <= now then
     local key = P .. 'q:' .. n .. ':${ready}'
-    for _ = 1, 8 do -- those that have expired are passed over; the leader ends them soon
+    for _ = 1, 8 do -- expired jobs are skipped; the leader ends them soon
       local members = {}
       if shared then
         local popped = call('ZPOPMIN', key, want)
@@ -204,7 +203,7 @@ if #hold > 0 then
   call('ZADD', P .. 'holds', text(now + hold_ms), me)
 end
 
--- the last replies about leases that are over
+-- the last replies about leases that have ended
 local words = {}
 local words_spans, words_span = count(), math.floor(now / count())
 if #words_of > 0 then
@@ -219,7 +218,7 @@ if #words_of > 0 then
   end
 end
 
--- keys and values: keys, buckets they fall into, how many versions
+-- keys and values: keys, their buckets, number of versions
 local kvm, kvb, kv_keys, kv_buckets = {}, {}, {}, {}
 for k = 1, count() do kv_keys[k] = arg() end
 for k = 1, count() do kv_buckets[k] = arg() end
@@ -241,7 +240,7 @@ if #kv_keys > 0 or versions > 0 then
   kv_count, kv_bytes = call('HLEN', P .. 'kvm'), tonumber(call('HGET', P .. 'total', 'kv') or '0')
 end
 
--- sums of the queues of named jobs, where depth is watched
+-- sums of the queues of named jobs, if they have warn_depth
 if arg() == '1' then
   for k = 1, #queues, 2 do give_sums(queues[k]) end
 end

@@ -1,5 +1,5 @@
--- Stands before store.lua where a unit leaves something of alert rules, notices or breakers: the commands
--- that are more than one of the server's.
+-- Placed before store.lua if a unit changes alert rules, notices or breakers: the changes that need
+-- more than one command of the server.
 local dropped = 0
 
 local function tell()
@@ -19,7 +19,8 @@ local function forget(numbers)
   tell()
 end
 
--- How it stands: number, state, when to look at it, the epoch of the node that has it or '', notice
+-- The state of a notice: number, state, when to check it, the epoch of the node that delivers it or
+-- '', notice
 local function set(number, state, look, holder, packed)
   call('HSET', P .. 'notice', number, packed)
   call('ZADD', P .. 'notice:' .. alert_of(packed), state, number)
@@ -35,7 +36,7 @@ local function set(number, state, look, holder, packed)
   end
 end
 
--- Those that are new: when to look at it, notice ... The key is how many there may be: the oldest go.
+-- New notices: when to check it, notice ... The key is the limit: the oldest ones are removed.
 function special.NOTICE(most, from, to)
   for k = from, to, 2 do
     local number = struct.pack('>I8', call('HINCRBY', P .. 'meta', 'notice', 1))
@@ -50,25 +51,25 @@ function special.NOTICE(most, from, to)
   tell()
 end
 
--- Those that were there: as in set ...
+-- Existing notices: as in set ...
 function special.NOTED(_, from, to)
   for k = from, to, 5 do set(A[k], A[k + 1], A[k + 2], A[k + 3], A[k + 4]) end
   tell()
 end
 
--- Those that are delivered or discarded: numbers
+-- Delivered or discarded notices: numbers
 function special.UNNOTE(_, from, to)
   local numbers = {}
   for k = from, to do numbers[#numbers + 1] = A[k] end
   forget(numbers)
 end
 
--- An alert has nowhere to send its notices: name
+-- An alert has no target for its notices any more: name
 function special.NOWHERE(_, from)
   forget(call('ZRANGE', P .. 'notice:' .. A[from], 0, -1))
 end
 
--- A target answers again: what waited for it need not wait longer than it would have to. Alerts ...
+-- A target answers again: its notices are due at their regular time. Alerts ...
 function special.LETGO(_, from, to)
   for k = from, to do
     local numbers = call('ZRANGEBYSCORE', P .. 'notice:' .. A[k], ${notice_pending}, ${notice_pending})
@@ -83,7 +84,7 @@ function special.LETGO(_, from, to)
   end
 end
 
--- What an alert had raised is forgotten: name
+-- Removes everything that an alert has raised: name
 function special.UNRAISE(_, from)
   local key, fields = 'raised:' .. A[from], {}
   for k, queue in ipairs(call('ZRANGE', P .. key, 0, -1)) do fields[k] = A[from] .. '\0' .. queue end
@@ -91,7 +92,7 @@ function special.UNRAISE(_, from)
   call('DEL', P .. key)
 end
 
--- A condition: alert, queue, since when, and what it is; '' = it ceased to hold ...
+-- A condition: alert, queue, since when, and its encoding; '' = it no longer holds ...
 function special.RAISE(_, from, to)
   for k = from, to, 4 do
     local key, field = P .. 'raised:' .. A[k], A[k] .. '\0' .. A[k + 1]

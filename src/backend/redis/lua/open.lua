@@ -1,4 +1,5 @@
--- Arguments: the format we know, a fresh hash key, whether this is a boot, an epoch to be above.
+-- Arguments: the format of this version, a new hash key, whether this is a boot, the epoch that
+-- must be exceeded.
 local format_known, hash_key, boot, least = arg(), arg(), arg(), count()
 local found = call('GET', P .. 'format')
 if found and tonumber(found) > tonumber(format_known) then return { 'newer', found } end

@@ -1,8 +1,9 @@
--- Quick questions, each answered by itself. Bodies are returned up to a number of bytes for each answer.
+-- Quick queries, each with its own answer. Bodies are returned up to a number of bytes for each
+-- answer.
 local now, bytes_max = clock(arg()), count()
 local answers = {}
 
--- Rows with bodies behind them: sequence, row, payload, result, error ...
+-- Rows followed by bodies: sequence, row, payload, result, error ...
 local function shown(seqs, body)
   local out, rows, bytes = {}, mget('row', seqs), 0
   for k = 1, #seqs do
@@ -36,8 +37,9 @@ function ask.G()
     attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l') }
 end
 
--- The registry of workers: our epoch, how many entries, then for each its name, until when it is kept, and facts.
--- Answers the name, the time and the facts of every entry of every node.
+-- The registry of workers: the epoch of this node, the number of entries, then for each its name,
+-- until when it is stored, and facts. Returns the name, the time and the facts of every entry of
+-- every node.
 function ask.Y()
   local node, n, out = arg(), count(), {}
   for _ = 1, n do
@@ -77,7 +79,7 @@ local function by_since(n, newest)
   return list
 end
 
--- a peek: queue, state, how many, newest first, how many to leave out, with body
+-- a peek: queue, state, how many, newest first, how many to skip, with body
 function ask.P()
   local name, state, limit, newest, skip, body = arg(), arg(), count(), arg() == '1', count(), arg() == '1'
   local n = call('HGET', P .. 'names', name)
@@ -96,7 +98,8 @@ function ask.P()
   return { queue(n), shown(seqs, body) }
 end
 
--- The time since which the first twenty of each priority have been ready; of many priorities the highest.
+-- The time since which the first twenty of each priority have been ready; if there are many
+-- priorities, of the highest ones.
 local function oldest_since(n)
   local key, from, since = P .. 'q:' .. n .. ':${ready}', '-', 0
   for _ = 1, 100 do
@@ -165,7 +168,7 @@ function ask.W()
   return out
 end
 
--- attempts that went wrong, newest first: queue or '', how many
+-- failed attempts, newest first: queue or '', how many
 function ask.X()
   local name, limit = arg(), count()
   local only = name ~= '' and call('HGET', P .. 'names', name)
@@ -208,7 +211,7 @@ function ask.H()
   return { 1, out }
 end
 
--- the queue of a list: its number, and what it is
+-- the queue of a list: its number and its encoding
 function ask.D()
   local n = call('HGET', P .. 'names', arg())
   return n and { n, queue(n), call('HMGET', P .. 'q:' .. n .. ':sum', unpack(fields)) } or { false }
@@ -256,7 +259,7 @@ function ask.K()
   return out
 end
 
--- keys in their order: from, before, reverse, with values, how many; what has expired is passed over
+-- keys in their order: from, before, reverse, with values, how many; expired ones are skipped
 function ask.I()
   local low, high, reverse, value, limit = '[' .. arg(), '(' .. arg(), arg() == '1', arg() == '1', count()
   local out, bytes = {}, 0
@@ -279,8 +282,8 @@ function ask.I()
   return out
 end
 
--- alert rules: name or '' for all. Each with how many of its notices are pending and dead, how many
--- conditions it has raised, and those that hold longest.
+-- alert rules: name or '' for all. Each with the number of its pending and dead notices, of
+-- conditions that it has raised, and the oldest of these.
 function ask.A()
   local name, rules, out = arg(), {}, {}
   if name == '' then

@@ -1,6 +1,6 @@
--- A step through jobs in the order of their sequence. Arguments: the time or '', queue or '0', lowest and
--- highest sequence, whether newest first, mask of states, how many to look at. Answers the time, the
--- sequence it came to ('' = the end), jobs with their rows, queues.
+-- A step through jobs in the order of their sequence. Arguments: the time or '', queue or '0',
+-- lowest and highest sequence, whether newest first, mask of states, how many to examine. Returns
+-- the time, the sequence that was reached ('' = the end), jobs with their rows, queues.
 local now, n, low, high, newest, states, limit = clock(arg()), arg(), count(), count(), arg() == '1', count(), count()
 local rows, queues, queues_seen = {}, {}, {}
 
@@ -34,7 +34,7 @@ local function answer(reached)
   return { text(now), reached, rows, queues }
 end
 
--- Few in few states: by their indexes, sorted here.
+-- If few states with few jobs are wanted: by their indexes, sorted here.
 local function by_states()
   local total, keys = 0, {}
   if wanted(${scheduled}) or wanted(${ready}) then return nil end
@@ -67,7 +67,7 @@ local function by_queue()
   return answer(#seqs == limit and text(${seq.number(seqs[#seqs])}) or '')
 end
 
--- In all queues: by the parts of the sequence that have jobs, 1024 each.
+-- In all queues: by the parts of 1024 sequences that have jobs.
 local function by_parts()
   local first, last = math.floor(low / 1024), math.floor(high / 1024)
   local parts = newest and call('ZREVRANGEBYSCORE', P .. 'parts', text(last), text(first), 'LIMIT', 0, 3)

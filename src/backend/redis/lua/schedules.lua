@@ -1,7 +1,7 @@
--- The schedules a unit is about, by name, before anything else can be asked for. Arguments: the time or '',
--- our epoch, for how long we want to be alone, names. Answers the time, how often something was stored, how
--- many schedules there are, their last number and change, the schedules with whether their last job lives,
--- and where triggers take from and put to.
+-- The schedules of a unit, by name, before anything else can be loaded. Arguments: the time or '',
+-- the epoch of this node, for how long it asks for a pause, names. Returns the time, the number of
+-- stores, the number of schedules, their last number and change, the schedules with whether their
+-- last job waits or runs, and source and target of triggers.
 local now, me, quiet_ms = clock(arg()), arg(), count()
 if must_wait(me, quiet_ms) then return { 'wait' } end
 local meta = call('HMGET', P .. 'meta', 'ver', 'schedule_number', 'schedule_change')

@@ -1,17 +1,18 @@
--- What a unit leaves: first what must still be as it was when it was loaded, then the changes, one command
--- after the other. Nothing is changed unless all of it is as it was. Arguments: how often something had
--- been stored when it was loaded; our epoch; the token of what we took for claims, or ''; the leader's
--- epoch, or ''; whether it adds jobs, which a full server may refuse; whether no other node may have stored
--- anything since; checks; changes.
+-- Stores the changes of a unit: first checks that everything is as it was when it was loaded, then
+-- makes the changes, one command after the other. Nothing is changed unless all checks pass.
+-- Arguments: the number of stores when it was loaded; the epoch of this node; the token of the jobs
+-- that it holds for claims, or ''; the leader's epoch, or ''; whether it adds jobs, which a full
+-- server may refuse; whether no other node may have stored anything since; checks; changes.
 local ver, me, token, leads, grows, strict = arg(), arg(), arg(), arg(), arg() == '1', arg() == '1'
-if not grows then call('DEL', P .. 'nothing') end -- needs no memory; what follows is then let through
+if not grows then call('DEL', P .. 'nothing') end -- a first write that needs no memory (common.lua)
 if leads ~= '' then
   local leader = call('HMGET', P .. 'meta', 'leader', 'leader_epoch')
   if leader[1] ~= me or leader[2] ~= leads then return { 'led' } end
 end
 if token ~= '' and call('HGET', P .. 'hold:' .. me, 't') ~= token then return { 'conflict', 'hold' } end
 
--- checks: how many arguments they are; then hash, how many, field, what it begins with ('' = not there) ...
+-- checks: how many arguments they are; then hash, how many, field, expected beginning ('' = does
+-- not exist) ...
 local checks = count()
 local checks_end = at + checks
 if call('HGET', P .. 'meta', 'ver') == ver then
@@ -35,7 +36,7 @@ end
 
 local out = {}
 
--- Something in this queue is due then, unless something is due before: queue, time ...
+-- Something in this queue is due at this time, unless something is due earlier: queue, time ...
 function special.DUE(key, from, to)
   for k = from, to, 2 do
     local is = call('ZSCORE', P .. key, A[k])
@@ -43,7 +44,8 @@ function special.DUE(key, from, to)
   end
 end
 
--- When the first of a queue is due, now that some are gone: queue, its index, what to add to its score
+-- Sets when the first job of a queue is due, after some were removed: queue, its index, what to add
+-- to its score
 function special.REDUE(key, from)
   local first = call('ZRANGE', P .. A[from + 1], 0, 0, 'WITHSCORES')
   if first[1] then
@@ -53,7 +55,7 @@ function special.REDUE(key, from)
   end
 end
 
--- The field is at least this much from now on: field, number
+-- Raises the field to at least this number: field, number
 function special.MOST(key, from)
   local is = tonumber(call('HGET', P .. key, A[from]) or '0')
   if is < tonumber(A[from + 1]) then call('HSET', P .. key, A[from], A[from + 1]) end
@@ -64,21 +66,21 @@ function special.SUM(key, from, to)
   for k = from, to, 2 do call('HINCRBY', P .. key, A[k], A[k + 1]) end
 end
 
--- SUM of an hour; it goes by itself when it is history.
+-- SUM of an hour; the key expires when it is older than the history.
 function special.HOUR(key, from, to)
   local fresh = call('EXISTS', P .. key) == 0
   special.SUM(key, from, to)
   if fresh then call('EXPIRE', P .. key, 31 * 86400) end
 end
 
--- SUM, and what has become 0 goes.
+-- SUM, and removes fields that have become 0.
 function special.COUNT(key, from, to)
   for k = from, to, 2 do
     if call('HINCRBY', P .. key, A[k], A[k + 1]) <= 0 then call('HDEL', P .. key, A[k]) end
   end
 end
 
--- Which parts of the sequence have jobs: part, difference ...
+-- Counts the jobs in each part of the sequence: part, difference ...
 function special.PART(key, from, to)
   for k = from, to, 2 do
     local n = call('HINCRBY', P .. key, A[k], A[k + 1])
@@ -91,24 +93,24 @@ function special.PART(key, from, to)
   end
 end
 
--- A unique key is free, if this job has it: key, job ...
+-- Releases a unique key, if this job has it: key, job ...
 function special.UNKEY(key, from, to)
   for k = from, to, 2 do
     if call('HGET', P .. key, A[k]) == A[k + 1] then call('HDEL', P .. key, A[k]) end
   end
 end
 
--- Words of one span of time: they go by themselves.
+-- Replies of one span of time: the key expires.
 function special.LAPSE(key)
   if call('TTL', P .. key) < 0 then call('EXPIRE', P .. key, 2 * 3600) end
 end
 
--- A value that is a job's payload: key, job
+-- Sets a value to a job's payload: key, job
 function special.COPY(key, from)
   call('HSET', P .. key, A[from], call('HGET', P .. 'pay', A[from + 1]) or '')
 end
 
--- Keys that go: all have the prefix.
+-- Deletes keys: all have the prefix.
 function special.DROP(_, from, to)
   for k = from, to, 1000 do
     local names = {}
@@ -117,20 +119,21 @@ function special.DROP(_, from, to)
   end
 end
 
--- All that an index names is to be removed, bit by bit: its new name
-function special.DOOM(key, from)
+-- Everything in an index is to be removed, step by step: its new name
+function special.PURGE(key, from)
   if call('EXISTS', P .. key) == 0 then return end
   call('RENAME', P .. key, P .. A[from])
-  call('SADD', P .. 'doomed', A[from])
+  call('SADD', P .. 'purging', A[from])
 end
 
--- So much of it has been.
-function special.UNDOOM(key, from, to)
+-- These have been removed.
+function special.PURGED(key, from, to)
   many('ZREM', key, A, from, to)
-  if call('EXISTS', P .. key) == 0 then call('SREM', P .. 'doomed', key) end
+  if call('EXISTS', P .. key) == 0 then call('SREM', P .. 'purging', key) end
 end
 
--- What was reported about a job: progress or '', entries for its log or ''. Of the log the newest bytes stay.
+-- What was reported about a job: progress or '', entries for its log or ''. Only the newest bytes
+-- of the log are stored.
 function special.REPORT(key, from)
   if A[from] ~= '' then call('HSET', P .. key, 'p', A[from]) end
   if A[from + 1] ~= '' then
@@ -138,7 +141,7 @@ function special.REPORT(key, from)
   end
 end
 
--- What was taken for claims and is ready still.
+-- Releases the jobs that were held for claims and are still ready.
 function special.BACK()
   give_back(me)
 end
@@ -147,7 +150,8 @@ function special.TELL(key, from)
   call('PUBLISH', P .. key, A[from])
 end
 
--- Who holds a unique key, after the scope has changed (unique_holds in core/unique.h): generation, scope
+-- Sets the holders of unique keys, after the scope has changed (unique_holds in core/unique.h):
+-- generation, scope
 function special.RESCOPE(n, from)
   local generation, scope = A[from], A[from + 1]
   call('UNLINK', P .. 'q:' .. n .. ':u')
@@ -171,7 +175,7 @@ function special.RESCOPE(n, from)
   until #seqs < 1000
 end
 
--- Bodies for claims: answered, not changed.
+-- Bodies for claims: returned, not changed.
 function special.BODIES(_, from, to)
   for k = from, to do
     out[#out + 1] = A[k]
@@ -181,7 +185,7 @@ function special.BODIES(_, from, to)
   end
 end
 
--- For the leader: what is due next, and how much there is.
+-- For the leader: what is due next, and the counts.
 function special.NEXT()
   local next = 0
   for _, key in ipairs({ 'due:${scheduled}', 'due:${running}', 'due:${done}', 'due:${dead}', 'due:${cancelled}', 'expiry', 'paused',

@@ -1,6 +1,6 @@
--- What the leader has to do: what is due of each kind, at most a number of each. Arguments: the time
--- or '', our epoch, the leader's epoch, how many, how long a silent node counts.
--- Idempotency keys that have expired go at once; everything else is answered.
+-- What the leader has to do: what is due of each kind, at most a number of each. Arguments: the
+-- time or '', the epoch of this node, the leader's epoch, how many, after which silence a node
+-- counts as dead. Expired idempotency keys are removed at once; everything else is returned.
 local now, me, leads, limit, alive_ms = clock(arg()), arg(), arg(), count(), count()
 call('DEL', P .. 'nothing')
 local leader = call('HMGET', P .. 'meta', 'leader', 'leader_epoch', 'ver', 'alerts')
@@ -27,7 +27,7 @@ local function give_queue(n)
   end
 end
 
--- Appends sequences and their rows (false = gone).
+-- Appends sequences and their rows (false = removed).
 local function give(list, seqs)
   local rows = mget('row', seqs)
   for k = 1, #seqs do
@@ -66,7 +66,7 @@ local expired = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', text(now), 'LIMIT',
 give(expiry, expired)
 if #expired == limit then more = 1 end
 
--- Leases of connections whose node is gone.
+-- Leases of connections whose node is dead.
 local alive = {}
 local living = call('ZRANGEBYSCORE', P .. 'nodes', '(' .. text(now - alive_ms), '+inf')
 for _, e in ipairs(living) do alive[e] = true end
@@ -84,7 +84,7 @@ for _, e in ipairs(call('SMEMBERS', P .. 'boundset')) do
   end
 end
 
--- Finished jobs beyond what their queue keeps (core/retention.h): too many, or too old.
+-- Finished jobs beyond the retention of their queue (core/retention.h): too many, or too old.
 local kept = {}
 for _, kind in ipairs({ '${done}', '${dead}', '${cancelled}' }) do
   local left = limit
@@ -118,14 +118,14 @@ end
 local resumed = call('ZRANGEBYSCORE', P .. 'paused', '-inf', text(now), 'LIMIT', 0, limit)
 for _, n in ipairs(resumed) do give_queue(n) end
 
--- What purges and deletes have left to be swept.
-local purging, purging_members, purging_key = {}, {}, call('SRANDMEMBER', P .. 'doomed')
+-- The jobs that purges and deletes have left to be removed.
+local purging, purging_members, purging_key = {}, {}, call('SRANDMEMBER', P .. 'purging')
 if purging_key then
   purging_members = call('ZRANGE', P .. purging_key, 0, limit - 1)
   local seqs = {}
   for k = 1, #purging_members do seqs[k] = sub(purging_members[k], -${seq_bytes}) end
   give(purging, seqs)
-  if #purging_members == 0 then call('SREM', P .. 'doomed', purging_key) end
+  if #purging_members == 0 then call('SREM', P .. 'purging', purging_key) end
   more = 1
 end
 
@@ -133,7 +133,7 @@ end
 local keys = call('ZRANGEBYSCORE', P .. 'kvx', '-inf', text(now), 'LIMIT', 0, limit)
 if #keys == limit then more = 1 end
 
--- Items whose trigger's job has ended, or is gone: job, row, the state in which it ended.
+-- Items whose trigger's job has ended or was removed: job, row, the state in which it ended.
 local held = {}
 for _, holder in ipairs(call('SRANDMEMBER', P .. 'holders', 200)) do
   local row = call('HGET', P .. 'row', holder)

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules and what they have raised: what a unit reads and writes of them, and the questions.
+/* Alert rules and what they have raised: what a unit reads and writes, and the queries.
  *
  *   alert             hash: name to rule
  *   raised            hash: name, a zero byte and queue to the condition that holds there
  *   raised:ALERT      the queues in which it has raised something, by the time since which
  *   meta              its field alerts is the version of the rules, eight bytes; none = the first
  *
- * Every load tells that version. A unit in which something may happen that rules are about reads
- * them again when this node knows another one, and its store finds the version as it was, or begins
- * again: so no notice comes of a rule that is gone, nor is one left out that a new rule wants. */
+ * Every load returns that version. A unit in which something may happen that rules react to reads
+ * them again if this node knows another version, and its store begins again unless it finds the
+ * same version. So no notice is created for a deleted rule, and none is left out that a new rule
+ * requires. */
 #include "backend/redis/impl.h"
 
 #define RULES_FIRST 1 /* the version before any rule was changed */
 
-/* Places in the answer of lua/alerts.lua. */
+/* Indexes in the answer of lua/alerts.lua. */
 enum answer {
     IS_NOW,
     IS_STORES,
@@ -64,7 +65,7 @@ bool rd_rules_went(const struct item *it)
     return it->rules && it->unit.s->alerts.version == 0;
 }
 
-/* As the server has it; 0 is the version of no rules. */
+/* As the server stores it; 0 is the version of no rules. */
 static void put_version(struct rargs *a, uint64_t version)
 {
     if (version == 0)
@@ -206,7 +207,7 @@ int rd_alerts_loaded(struct item *it, const redisReply *r)
     return u->nomem ? -ERR_NOMEM : err;
 }
 
-/* --- what it leaves --- */
+/* --- storing --- */
 
 static void check_raised(struct item *it, const struct wraised *r)
 {
@@ -222,7 +223,7 @@ static void check_raised(struct item *it, const struct wraised *r)
     buf_done(&field);
 }
 
-/* Two nodes that raise the same at once: the second store begins again. */
+/* If two nodes raise the same condition at once, the second store begins again. */
 void rd_alerts_checks(struct item *it)
 {
     const struct unit *u = &it->unit;
@@ -294,8 +295,7 @@ void rd_alerts_changes(struct item *it)
     rd_notices_changes(it);
 }
 
-/* told: notices that were dropped, that are pending, that are dead; none = nothing of them changed
- */
+/* told: notices that were dropped, that are pending, that are dead; none = no change */
 void rd_alerts_stored(struct item *it, const redisReply *told)
 {
     struct unit *u = &it->unit;
@@ -309,7 +309,7 @@ void rd_alerts_stored(struct item *it, const redisReply *told)
     f->notices_dead = rd_reply_count(reply_at(told, 2));
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 void rd_alerts_send_view(struct rargs *a, const struct op *op)
 {
@@ -335,7 +335,7 @@ static bool view_raised(struct unit *u, const redisReply *list, struct alert_vie
     return views != NULL;
 }
 
-#define VIEW_PARTS 6 /* name, rule, pending, dead, raised in all, some of these */
+#define VIEW_PARTS 6 /* name, rule, pending, dead, raised in total, some of these */
 
 static bool view_alert(struct unit *u, const redisReply *list, size_t at, bool secret,
                        struct alert_view *v)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bulk actions: requeue, cancel or remove what a filter matches, in slices.
  *
- * The intent is kept in the hash bulk. The node that was asked works through the jobs in the order
- * of their sequences, a slice a store, each with how far it has come; it answers when it is
- * through. What a node leaves behind that dies, the leader takes over. */
+ * The action is stored in the hash bulk. The node that received the request processes the jobs in
+ * the order of their sequences, one slice in each store, which also stores the position reached; it
+ * replies at the end. If a node dies, the leader takes over its actions. */
 #include "backend/redis/impl.h"
 
 static const char *number_text(uint64_t number, char out[24])
@@ -21,7 +21,7 @@ static void put_intent(struct item *it, const struct bulk *b)
     rd_change_end(&it->args);
 }
 
-/* A slice with how far it has come; or the intent of one to begin. */
+/* Stores the position of a slice, or a new action. */
 void rd_bulk_changes(struct item *it)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
@@ -51,7 +51,7 @@ void rd_bulk_begun(struct item *it)
     it->unit.bulk = NULL;
 }
 
-/* --- what others left --- */
+/* --- actions of other nodes --- */
 
 static bool is_living(const redisReply *living, uint32_t epoch)
 {
@@ -69,7 +69,7 @@ static bool is_mine(const struct rd_store *s, uint64_t number)
     return false;
 }
 
-/* Another node, or this one before its last start, had begun them. */
+/* Actions that another node, or this one before its last start, had begun. */
 void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *living)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
@@ -94,7 +94,7 @@ void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *l
 
 /* --- a slice --- */
 
-/* Not those that came after the intent; the sequences of a spool tell nothing of when. */
+/* Not jobs that were enqueued after the action began; the sequences of a spool do not show when. */
 static bool wanted(const struct bulk *b, uint64_t seq, const struct row *r)
 {
     struct span group = span_text(b->group), kind = span_text(b->kind);
@@ -104,7 +104,7 @@ static bool wanted(const struct bulk *b, uint64_t seq, const struct row *r)
            (!kind.len || span_equal(kind, r->extra.kind));
 }
 
-/* Those of the step that are of the group come first among the rows, in their order. */
+/* The jobs of the step that match the filter come first among the rows, in their order. */
 static int load_slice(struct item *it, const redisReply *r, size_t *ret_slice)
 {
     struct unit *u = &it->unit;
@@ -138,7 +138,7 @@ static void store_slice(struct item *it)
     rd_unit_store(it);
 }
 
-/* It was loaded by more than one call: whatever it changes is checked by itself. */
+/* It was loaded by more than one call: everything that it changes is checked. */
 static void checks_all(struct item *it)
 {
     it->shared = true;
@@ -146,7 +146,7 @@ static void checks_all(struct item *it)
     snprintf(it->stores, sizeof it->stores, "0");
 }
 
-/* Holders of keys that a requeue would take back; behind the slice's rows. */
+/* Holders of keys that a requeue would take back; they follow the rows of the slice. */
 static void rivals_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -160,7 +160,7 @@ static void rivals_cb(void *ctx, redisReply *r)
         store_slice(it);
 }
 
-/* A load that names these jobs as ones to be revived. */
+/* A load that names these jobs as jobs to be requeued. */
 static void ask_rivals(struct item *it)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
@@ -174,7 +174,7 @@ static void ask_rivals(struct item *it)
     redis_args_int(a, 0);
     redis_args_int(a, 0);
     redis_args_text(a, "");
-    redis_args_int(a, 0); /* to be alone */
+    redis_args_int(a, 0); /* pause */
     redis_args_int(a, 0); /* names */
     redis_args_int(a, 0); /* jobs */
     redis_args_int(a, (int64_t)it->search_count);
@@ -188,8 +188,8 @@ static void ask_rivals(struct item *it)
     rd_item_send(it, STAGE_ASKING, rivals_cb);
 }
 
-/* First those that the store has counted, up to its horizon, then those that came with ids of a
- * spool, whose sequences are higher than any of these. */
+/* First the jobs with sequences of the store, up to the highest at the start, then those with ids
+ * of a spool, whose sequences are higher than any of these. */
 static bool counted(const struct bulk *b)
 {
     return b->cursor < b->seq_max;

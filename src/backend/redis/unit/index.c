@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The indexes: under which keys a job is found, and how that changes when the job does.
+/* The indexes: the keys under which a job is found, and how they change with the job.
  *
- * Redis has no secondary indexes, so each way to find jobs is a key of its own, which every store
- * keeps up to date:
+ * Redis has no secondary indexes, so each way to find jobs is a separate key, which every store
+ * updates:
  *
  *   row, pay, res, err         hashes: sequence to row, payload, result, error
- *   part, parts                which 1024 of the sequence have jobs, and how many
+ *   part, parts                which parts of 1024 sequences have jobs, and how many
  *   expiry                     waiting jobs that expire, by time
  *   bound:E, boundset          running jobs of connections of the node with epoch E
  *   a:SEQ, wrong               attempts of a job; those of all jobs that failed
  *   q:N:1 … q:N:6              by state: run_at, order of claims, end of the lease, since (done,
- * dead, cancelled) q:N:all, q:N:u, q:N:g      by sequence; which job holds a unique key; counts by
- * group and state due:1, 3, 4, 5, 6          queues by the time at which something in them may be
- * due
+ *                              dead, cancelled)
+ *   q:N:all, q:N:u, q:N:g      by sequence; which job holds a unique key; counts by group and state
+ *   due:1, 3, 4, 5, 6          queues by the time at which something in them may be due
  *
- * A change of a job is the difference between two moments: its packed row is the job as it was
+ * A change of a job is the difference between two states: its packed row is the job as it was
  * loaded (was, was_bit), and struct row is the job as the unit leaves it (is). For each index a
  * function compares the two and adds the commands that remove the old entry and add the new one; a
- * job that did not move in an index costs nothing there. The commands of all jobs for one key are
- * sent as one, since the number of commands is what a store costs.
+ * job whose entry does not change costs nothing there. The commands of all jobs for one key are
+ * sent as one, because the cost of a store depends on the number of commands.
  *
  * The checks (rd_check_rows) name the revision that was loaded of each row that changes, and the
  * holder of each unique key that is taken: lua/store.lua compares them before it changes anything.
@@ -30,7 +30,7 @@
 
 /* --- commands --- */
 
-/* What a transaction can do without a script. */
+/* Whether a transaction can do it without a script. */
 static bool is_plain(const char *command)
 {
     static const char *const plain[] = {"HSET", "HDEL",  "ZADD",  "ZREM", "SADD",
@@ -83,7 +83,7 @@ const char *rd_queue_key(uint32_t number, const char *what, char out[48])
 
 typedef void (*row_fn)(struct rargs *a, const struct row *r);
 
-/* One command with what fn adds for each row; none if that is nothing. */
+/* One command with what fn adds for each row; not sent if that is nothing. */
 static void each_row(struct rargs *a, const char *command, const char *key, struct row *const *rows,
                      size_t count, row_fn fn)
 {
@@ -95,7 +95,7 @@ static void each_row(struct rargs *a, const char *command, const char *key, stru
         redis_args_undo(a, before);
 }
 
-/* --- what it was, what it is --- */
+/* --- before and after --- */
 
 static uint8_t was(const struct row *r)
 {
@@ -234,7 +234,7 @@ static void all_set(struct rargs *a, const struct row *r)
     put_seq(a, r);
 }
 
-/* It is in the index as it was loaded: with the priority it had then. */
+/* Whether its place in the index is the same as when it was loaded. */
 static bool same_place(const struct row *r)
 {
     char now[READY_MEMBER_BYTES];
@@ -403,7 +403,7 @@ static bool is_bound(const struct row *r)
     return is(r) == STATE_RUNNING && (r->job.flags & JOB_BOUND);
 }
 
-/* Leases of this epoch that are over. */
+/* Leases of this epoch that have ended. */
 static void unbind(struct rargs *a, struct row *const *rows, size_t count, uint32_t epoch)
 {
     char key[32];
@@ -417,7 +417,7 @@ static void unbind(struct rargs *a, struct row *const *rows, size_t count, uint3
     rd_change_end(a);
 }
 
-/* New ones are of this node; those that end mostly are, too. */
+/* New ones belong to this node; those that end mostly do, too. */
 static void change_bound(struct item *it, struct row *const *rows, size_t count)
 {
     struct rargs *a = &it->args;
@@ -442,7 +442,7 @@ static void change_bound(struct item *it, struct row *const *rows, size_t count)
             was_bound(rows[i], &epoch) && !(is_bound(rows[i]) && rows[i]->token.epoch == epoch);
         if (!over || epoch == last)
             continue;
-        unbind(a, rows, count, epoch); /* again for an epoch that comes again: it does no harm */
+        unbind(a, rows, count, epoch); /* a repeated epoch does no harm */
         last = epoch;
     }
 }
@@ -624,7 +624,7 @@ void rd_change_rows(struct item *it)
     change_attempts(it);
 }
 
-/* --- what must be as it was --- */
+/* --- checks --- */
 
 static bool brings_id(const struct row *r)
 {
@@ -637,11 +637,11 @@ static void check_revision(struct rargs *a, const struct row *r)
         return;
     if (r->fresh && !brings_id(r))
         return;
-    put_seq(a, r); /* one that came with its id must not be there yet */
+    put_seq(a, r); /* a job that came with its id must not exist yet */
     redis_args_bytes(a, span_of(r->packed.at, r->fresh ? 0 : ROW_REVISION_BYTES));
 }
 
-/* Who had the key before, as far as this unit knows. */
+/* The previous holder of the key, as far as this unit knows. */
 static const struct row *holder_before(const struct unit *u, const struct row *r)
 {
     for (size_t i = 0; i < u->row_count; i++) {

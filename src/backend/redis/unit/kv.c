@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and values: what a unit reads and writes of them, and the questions.
+/* Keys and values: what a unit reads and writes, and the queries.
  *
  *   kvm, kvv    hashes: key to version, expiry, kind and length; key to value
  *   kvl, kvx    keys in their order; keys that expire, by time
  *   kvb         the version of the last change in each bucket of keys
  *
- * Commits have their keys loaded with everything else. Which keys dying jobs leave their payloads
- * at is known only when the jobs are loaded: these are asked for by a second call. A store finds
- * the buckets of all of them as they were, or begins again; so a version is newer than any that the
- * key ever had, also of one that came and went meanwhile. */
+ * The keys of commits are loaded with everything else. The keys under which payloads of dying jobs
+ * are stored are known only when the jobs are loaded: these are loaded by a second call. A store
+ * begins again unless the buckets of all of them are unchanged; so a version is newer than any that
+ * the key ever had, even if the key was created and deleted meanwhile. */
 #include "backend/kv_bounds.h"
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
@@ -16,7 +16,7 @@
 
 #define META_BYTES ROW_HEAD(kv)
 
-/* --- how a key is kept --- */
+/* --- the encoding of a key --- */
 
 static void meta_encode(const struct wkey *k, char out[META_BYTES])
 {
@@ -40,7 +40,7 @@ static bool meta_decode(struct span in, struct kv_view *ret, uint32_t *ret_bytes
     return ret->kind <= PAYLOAD_BYTES && ret->version <= LIMIT_SEQ;
 }
 
-/* --- what a unit reads --- */
+/* --- loading --- */
 
 /* The section of lua/load.lua: keys, buckets, how many versions. */
 void rd_kv_put_section(struct item *it, size_t versions)
@@ -64,7 +64,7 @@ void rd_kv_put_section(struct item *it, size_t versions)
     u->version_count = versions;
 }
 
-/* r: keys and what they are, buckets, the version before ours, keys and bytes in all. */
+/* r: keys and their encoding, buckets, the version before the new ones, keys and bytes in total. */
 void rd_kv_loaded(struct item *it, const redisReply *r)
 {
     struct unit *u = &it->unit;
@@ -87,7 +87,7 @@ void rd_kv_loaded(struct item *it, const redisReply *r)
     u->kv_bytes = bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-/* A call of the load that is about keys alone: all of the unit's, with versions for all changes. */
+/* A call of the load for keys only: all keys of the unit, with versions for all changes. */
 void rd_kv_ask(struct item *it, size_t versions)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
@@ -95,11 +95,11 @@ void rd_kv_ask(struct item *it, size_t versions)
     rd_item_call(it, SCRIPT_LOAD);
     rd_args_now(s, a);
     redis_args_int(a, s->sh.facts.epoch);
-    redis_args_text(a, it->shared ? "keys" : ""); /* what is held stays held */
+    redis_args_text(a, it->shared ? "keys" : ""); /* jobs stay held */
     redis_args_int(a, 0);
     redis_args_int(a, rd_hold_ms(s));
     for (int i = 0; i < 2; i++)
-        redis_args_int(a, 0); /* numbers to give out */
+        redis_args_int(a, 0); /* numbers to draw */
     redis_args_text(a, "");
     for (int i = 0; i < 7; i++)
         redis_args_int(
@@ -109,7 +109,7 @@ void rd_kv_ask(struct item *it, size_t versions)
     redis_args_text(a, "");
 }
 
-/* --- what it leaves --- */
+/* --- storing --- */
 
 static bool is_set(const struct wkey *k)
 {
@@ -174,7 +174,7 @@ static void mark_bucket(struct item *it, uint32_t bucket, uint64_t version)
     rd_change_end(&it->args);
 }
 
-/* Before the jobs: it copies payloads of theirs. */
+/* Before the jobs, because it copies their payloads. */
 void rd_kv_changes(struct item *it)
 {
     struct unit *u = &it->unit;
@@ -207,7 +207,7 @@ void rd_kv_changes(struct item *it)
     }
 }
 
-/* Also those that were only looked at: a commit depends on its checks. */
+/* Includes keys that were only read: a commit depends on its checks. */
 void rd_kv_checks(struct item *it)
 {
     for (size_t i = 0; i + 1 < reply_count(it->buckets); i += 2) {
@@ -218,7 +218,7 @@ void rd_kv_checks(struct item *it)
     }
 }
 
-/* --- what time takes away --- */
+/* --- expiry --- */
 
 void rd_kv_expired(struct unit *u)
 {
@@ -234,7 +234,7 @@ void rd_kv_expired(struct unit *u)
     }
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 void rd_kv_send_get(struct rargs *a, const struct op_kv_get *want)
 {
@@ -246,7 +246,7 @@ void rd_kv_send_get(struct rargs *a, const struct op_kv_get *want)
         redis_args_bytes(a, want->keys[i]);
 }
 
-/* list: what each key is, and its value, in the order of the keys */
+/* list: encoding and value of each key, in the order of the keys */
 void rd_kv_answer_get(struct unit *u, struct turn *t, const redisReply *list)
 {
     const struct op_kv_get *want = &t->op->kv_get;
@@ -286,7 +286,7 @@ void rd_kv_send_list(struct item *it, const struct op_kv_list *want)
     redis_args_int(&it->args, (int64_t)shared_limit(want->limit) + 1);
 }
 
-/* list: key, what it is, value …; one more than is shown: there are more */
+/* list: key, encoding, value …; one more than is shown: there are more */
 bool rd_kv_answer_list(struct item *it, const struct op_kv_list *want, const redisReply *list,
                        struct reply *reply)
 {

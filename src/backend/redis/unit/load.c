@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a unit reads: gathered from its operations, asked for in one call of lua/load.lua. */
+/* What a unit reads: collected from its operations, and loaded by one call of lua/load.lua. */
 #include "backend/redis/impl.h"
 
 /* --- the sections of the script's arguments, each with its length before it --- */
@@ -55,7 +55,7 @@ static size_t put_revived(struct unit *u, const struct turn *t, struct rargs *a)
     return 1;
 }
 
-/* Bytes that are not a text cannot be a key of any job; the enqueue is refused. */
+/* Bytes that are not text cannot be the key of a job; the enqueue is refused. */
 static size_t put_holder(struct unit *u, const struct turn *t, struct rargs *a)
 {
     const struct op_enqueue *list;
@@ -107,7 +107,7 @@ static bool live_wanted(struct unit *u)
     return keys || (u->s->config.capacity && u->seq_count);
 }
 
-/* How long words are kept, as the script looks for them. */
+/* For how long replies are stored, so that the script can search for them. */
 void rd_args_reply_spans(struct rargs *a)
 {
     redis_args_int(a, REPLY_SPANS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What came back of what a unit asked for: rows, queues, keys, and the time. */
+/* Reads the answer of the load: rows, queues, keys, and the time. */
 #include "backend/redis/impl.h"
 
-/* Places in the answer of lua/load.lua. */
+/* Indexes in the answer of lua/load.lua. */
 enum answer {
     IS_NOW,
     IS_STORES,
@@ -19,7 +19,7 @@ enum answer {
     IS_WORDS,
     IS_TAKEN,
     IS_KEYS_VALUES,
-    IS_STORES_BEFORE, /* the load itself counts up when it draws numbers */
+    IS_STORES_BEFORE, /* the load itself counts as a store when it draws numbers */
     IS_RULES,
     IS_QUEUES_THERE,
     ANSWER_COUNT
@@ -61,7 +61,7 @@ static void load_counts(struct unit *u, const redisReply *r)
 
 /* --- jobs --- */
 
-/* Of a queue that went, or damaged: it is not there. */
+/* A job of a deleted queue, or a damaged one, does not exist. */
 static struct row *row_absent(struct unit *u, struct row *row)
 {
     row->q = unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
@@ -100,7 +100,8 @@ static void load_rows(struct unit *u, const redisReply *r)
             return;
 }
 
-/* Small bodies came along; larger ones are fetched once it is known who gets them. */
+/* Small bodies come with the row; larger ones are fetched when it is known which claim gets
+ * them. */
 static void load_taken(struct unit *u, const redisReply *r)
 {
     for (size_t i = 0; i + 4 < reply_count(r); i += 5) {
@@ -168,7 +169,7 @@ static void load_facts(struct item *it, const redisReply *r)
     struct span stores = reply_span(reply_at(r, IS_STORES));
     u->now.ms = rd_reply_time(reply_at(r, IS_NOW));
     shared_clock_heard(&rd_of_unit(u)->sh, u->now.ms);
-    /* What a call before this one has seen still holds if nothing was stored in between. */
+    /* What an earlier call has read is still valid if nothing was stored in between. */
     if (!it->stores_known ||
         span_equal(reply_span(reply_at(r, IS_STORES_BEFORE)), span_text(it->stores)))
         snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len,

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notices and breakers: what a unit reads and writes of them, and the questions.
+/* Notices and breakers: what a unit reads and writes, and the queries.
  *
  *   notice            hash: number to notice
  *   noticel           all numbers, in their order
- *   noticed           numbers of those that are pending, by when to look at them
- *   noticeh           hash: number to the epoch of the node that has it
- *   notice:ALERT      numbers of this alert's, by their state
+ *   noticed           numbers of pending notices, by the time at which to check them
+ *   noticeh           hash: number to the epoch of the node that delivers it
+ *   notice:ALERT      numbers of this alert's notices, by their state
  *   breaker           hash: target of a webhook to its breaker
  *   breakern          hash: name to named breaker
  *
- * A new one is numbered by the store. A change names the notice's revision, and a breaker as it
- * was: of two nodes that take the same notice, or count one target's failures at once, the second
- * begins again. What a node had taken whose heartbeats ceased is given out again by the next take.
- */
+ * The store assigns the number of a new notice. A change names the notice's revision, and a breaker
+ * as it was: if two nodes take the same notice, or count failures of one target at once, the second
+ * begins again. Notices that were taken by a node whose heartbeats have stopped are given to
+ * another node by the next take. */
 #include "backend/redis/impl.h"
 
-#define RECORD_NUMBER 1 /* in the records, where one must stand */
+#define RECORD_NUMBER 1 /* in the records, which must contain a number */
 
-/* --- how a notice is kept --- */
+/* --- the encoding of a notice --- */
 
 static void head_encode(const struct wnotice *n, char head[ROW_HEAD(notice)])
 {
@@ -67,7 +67,7 @@ int redis_notice_decode(uint64_t number, struct span packed, struct wnotice *ret
     return 0;
 }
 
-/* --- what a unit reads --- */
+/* --- loading --- */
 
 static uint64_t number_of(const struct op *op)
 {
@@ -100,7 +100,7 @@ static void ask_breakers(struct item *it)
             redis_args_bytes(&it->args, unit_breaker_name(u->turns[i].op));
 }
 
-/* The end of the arguments of lua/alerts.lua. */
+/* The last arguments of lua/alerts.lua. */
 void rd_notices_ask(struct item *it)
 {
     const struct unit *u = &it->unit;
@@ -122,8 +122,8 @@ static bool is_loaded(const struct unit *u, uint64_t number)
     return n != NULL;
 }
 
-/* list: number, notice, when to look at it, whether a node has it …; a number may come twice, as it
- * was asked for */
+/* list: number, notice, when to check it, whether a node has it …; a number may come twice if it
+ * was requested twice */
 static void load_notices(struct unit *u, const redisReply *list)
 {
     bool takes = u->turns[0].op->kind == OP_NOTICE_TAKE;
@@ -154,9 +154,9 @@ void rd_notices_loaded(struct item *it, const redisReply *notices, const redisRe
         struct record rec;
         struct span packed = reply_span(reply_at(breakers, i));
         if (!rd_record_read(packed, REC_BREAKER_PUT, &rec))
-            continue; /* it is set again by the next call of its target */
+            continue; /* the next call of its target sets it again */
         if (unit_breaker_find(unit_ops(u), rec.breaker_put.target))
-            continue; /* two operations are about it */
+            continue; /* two operations concern it */
         struct wbreaker *b = unit_breaker_add(u, rec.breaker_put.target, &rec.breaker_put.breaker);
         if (!b)
             return;
@@ -164,7 +164,7 @@ void rd_notices_loaded(struct item *it, const redisReply *notices, const redisRe
     }
 }
 
-/* --- what it leaves --- */
+/* --- storing --- */
 
 static const char *breaker_key(const struct wbreaker *b)
 {
@@ -274,7 +274,7 @@ void rd_notices_changes(struct item *it)
     change_let_go(it);
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 static uint32_t limit_of(const struct op_notice *want)
 {

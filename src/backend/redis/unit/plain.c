@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store as a transaction: while no other node stores anything, most of what a unit writes needs
- * no script, and the arguments of a script cost the server as much as what it does with them.
+/* A store as a transaction: while no other node stores anything, most changes of a unit need no
+ * script, and the arguments of a script cost the server as much as the changes.
  *
- * Before the load the key meta is watched, which every store changes. The commands are then sent as
- * they are between MULTI and EXEC, and behind them the script with the few things that need one
- * (sums, what is due next). An EXEC that finds meta changed does nothing, and the unit begins
- * again. The script is sent with its text: one that the server had forgotten would leave half of
- * the store undone. */
+ * Before the load the key meta is watched, which every store changes. The commands are then sent
+ * between MULTI and EXEC, followed by the script with the few changes that need one (sums, the next
+ * due times). An EXEC that finds meta changed does nothing, and the unit begins again. The script
+ * is sent with its text: if the server had lost a loaded script, half of the store would not be
+ * done. */
 #include "backend/redis/impl.h"
 
-#define PLAIN_ROWS_MIN 4 /* fewer: the script alone is less to say */
+#define PLAIN_ROWS_MIN 4 /* with fewer rows the script alone is shorter */
 
 bool rd_plain_possible(const struct item *it)
 {
@@ -32,13 +32,15 @@ static void send_all(struct item *it, enum item_stage stage, redis_reply_fn fn)
 {
     struct rargs_plain *p = &it->plain;
     it->stage = stage;
-    if (p->failed) /* without memory: a connection that ends says so to all in their order */
+    /* without memory: the connection is closed, and all waiting commands are answered in their
+     * order */
+    if (p->failed)
         buf_clear(&p->out);
     redis_conn_send_all(rd_of_unit(&it->unit)->pipeline, &p->out, p->commands, fn, it);
     redis_plain_clear(p);
 }
 
-/* What is watched since a unit that stored nothing is forgotten first. */
+/* A watch that is left from a unit that stored nothing is ended first. */
 void rd_plain_load(struct item *it, redis_reply_fn fn)
 {
     it->plain.prefix = rd_of_unit(&it->unit)->url.prefix;
@@ -49,7 +51,7 @@ void rd_plain_load(struct item *it, redis_reply_fn fn)
     send_all(it, STAGE_ASKING, fn);
 }
 
-/* Nothing whose order matters between commands and script: unique keys that pass from one job to
+/* No changes whose order between commands and script matters: unique keys that pass from one job to
  * another, queues, keys and values. */
 bool rd_plain_fits(const struct item *it)
 {
@@ -72,7 +74,7 @@ void rd_plain_store(struct item *it, redis_reply_fn fn)
 {
     struct rargs_plain *p = &it->plain;
     redis_plain_add(p, &it->args);
-    it->args.plain = p; /* the answer is to be read so */
+    it->args.plain = p; /* the answer is read accordingly */
     word(p, "EXEC", NULL);
     send_all(it, STAGE_LAST, fn);
 }

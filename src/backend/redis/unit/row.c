@@ -5,15 +5,15 @@
 #include "core/job_texts.h"
 #include "core/records/wire.h"
 
-#define JOB_REST 224                /* what follows the fixed places of a job, without its texts */
+#define JOB_REST 224                /* what follows the fixed fields of a job, without its texts */
 #define SCHEDULE_REST 200           /* of a schedule */
 #define QUEUE_REST 64               /* of a queue, without its policy */
-#define KEEP_MAX (INT64_C(1) << 52) /* scripts count in doubles */
+#define KEEP_MAX (INT64_C(1) << 52) /* scripts compute with doubles */
 
 _Static_assert(ROW_AT(job, revision) == ROW_AT(queue, revision), "one way to check revisions");
 _Static_assert(ROW_AT(job, revision) == ROW_AT(notice, revision), "one way to check revisions");
 
-/* --- fixed places --- */
+/* --- fixed fields --- */
 
 uint32_t redis_revision(struct span packed)
 {
@@ -114,7 +114,7 @@ static uint8_t *put_job(uint8_t *at, const struct row *r)
 
 static uint8_t *put_lease(uint8_t *at, const struct row *r)
 {
-    const struct job_fates *f = &r->fates;
+    const struct outcome_counts *f = &r->outcome_counts;
     at = put_varint(at, r->lease_ms);
     at = put_varint(at, (uint64_t)r->until_ms);
     at = put_varint(at, r->limits.timeout_ms);
@@ -135,7 +135,7 @@ static uint8_t *put_lease(uint8_t *at, const struct row *r)
 static uint8_t *put_extra(uint8_t *at, const struct row *r)
 {
     struct job_extra rest = r->extra;
-    rest.unique = (struct span){NULL, 0}; /* this and the next have fixed places */
+    rest.unique = (struct span){NULL, 0}; /* this and the next have fixed fields */
     rest.expires_at.ms = 0;
     at = put_u8(at, r->result_kind);
     at = put_u8(at, r->error_kind);
@@ -191,7 +191,7 @@ static void take_job(struct wire_in *in, struct job *j)
 
 static void take_lease(struct wire_in *in, struct row *r)
 {
-    struct job_fates *f = &r->fates;
+    struct outcome_counts *f = &r->outcome_counts;
     r->lease_ms = take_u32(in);
     r->until_ms = (int64_t)take_varint(in);
     r->limits.timeout_ms = take_u32(in);
@@ -223,7 +223,7 @@ static void take_extra(struct wire_in *in, struct row *r)
     r->holder.hi = take_fixed64(in);
 }
 
-/* Back from what sorts to what it was. */
+/* Converts the sortable form back. */
 static int64_t priority_of(uint64_t order)
 {
     return (int64_t)(~order ^ (UINT64_C(1) << 63));
@@ -329,7 +329,7 @@ int redis_queue_decode(struct span packed, struct wqueue *ret)
     return 0;
 }
 
-/* --- words, keys, attempts, bulk work --- */
+/* --- replies, keys, attempts, bulk actions --- */
 
 struct span redis_reply_encode(struct unit *u, const struct word *w)
 {

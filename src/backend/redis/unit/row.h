@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How jobs, queues and what belongs to them are kept in Redis: one piece of bytes each, with a
- * version. The fields that scripts read come first, at fixed places (row_fields.h); the rest is
- * varints. Every change raises the revision: a store says which revision it has read, and is
+/* The encoding of jobs, queues and what belongs to them in Redis: one byte string each, with a
+ * version. The fields that scripts read come first, at fixed offsets (row_fields.h); the rest is
+ * varints. Every change increases the revision: a store says which revision it has read, and is
  * refused if that is no longer the present one. */
 #pragma once
 
@@ -16,9 +16,9 @@
 #define ATTEMPT_IDENT_BYTES ROW_HEAD(attempt)
 
 uint32_t redis_revision(struct span packed); /* of a job, queue or notice; 0 = it is new */
-/* The row as it is now, in the unit's memory, with the next revision; empty = no memory. */
+/* The present row, in the unit's memory, with the next revision; empty = no memory. */
 struct span redis_row_encode(struct unit *u, const struct row *r);
-/* Everything but its queue's place in the unit. -ERR_CORRUPT */
+/* Everything except its queue in the unit. -ERR_CORRUPT */
 MUST_CHECK int redis_row_decode(uint64_t seq, struct span packed, struct row *ret);
 uint8_t redis_row_bits(const struct row *r); /* as it is now */
 uint8_t redis_packed_bits(struct span packed);
@@ -50,10 +50,10 @@ MUST_CHECK int redis_bulk_decode(struct span packed, struct bulk *ret, struct sp
 struct span redis_schedule_encode(struct unit *u, const struct wschedule *s);
 MUST_CHECK int redis_schedule_decode(struct span packed, struct wschedule *ret);
 
-/* notices.c: behind the fixed places the name of its alert, then two records. Its number is the
- * name of the field. */
+/* notices.c: the fixed fields are followed by the name of its alert, then two records. Its number
+ * is the name of the field. */
 struct span redis_notice_encode(struct unit *u, const struct wnotice *n);
 MUST_CHECK int redis_notice_decode(uint64_t number, struct span packed, struct wnotice *ret);
 
-uint64_t redis_seq_decode(struct span s); /* eight bytes; 0 = it is no sequence */
+uint64_t redis_seq_decode(struct span s); /* eight bytes; 0 = not a sequence */
 void redis_seq_encode(uint64_t seq, char out[8]);

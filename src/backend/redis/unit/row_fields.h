@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fields of Redis values that stand at fixed places, each defined once.
+/* The fields of Redis values at fixed offsets, each defined once.
  *
  * C code reads and writes a field by its name, ROW_GET(row, job, state) and ROW_PUT; Lua code
  * writes ${job.state(row)}, which the generator (cmake/embed.c) replaces with byte(row, 7) when the
- * program is built. Numbers are written with the most significant byte first, so that they sort
- * as bytes. What follows the fixed places is varints, which only C reads.
+ * program is built. Numbers are written with the most significant byte first, so that they sort as
+ * bytes. The fixed fields are followed by varints, which only C reads.
  *
  * The order of the rows is the order of the bytes. A field that is added, moved or resized changes
  * the format: raise ROW_VERSION (row.h). */
@@ -17,7 +17,7 @@
 
 #define SMALL_PAYLOAD_BYTES 4096 /* a payload up to this size is returned together with a claim */
 
-/* What a job has; the field `has` of a job. */
+/* Properties of a job; the field `has` of a job. */
 enum row_bit {
     ROW_EXPIRES = 1,
     ROW_SMALL = 2, /* its payload has at most SMALL_PAYLOAD_BYTES */
@@ -80,7 +80,7 @@ enum row_bit {
     F(attempt, ended_at, 8, FIELD_NUMBER)                                                          \
     F(attempt, number, 4, FIELD_NUMBER)
 
-/* An attempt that went wrong: the list `wrong`. The rest is the identity of the attempt. */
+/* An attempt that failed: the list `wrong`. The rest identifies the attempt. */
 #define WRONG_FIELDS(F) F(wrong, seq, 8, FIELD_BYTES)
 
 /* A schedule: the hash `sched`, by number. */
@@ -96,14 +96,14 @@ enum row_bit {
     F(notice, due, 8, FIELD_NUMBER) /* ms */                                                       \
     F(notice, alert_bytes, 1, FIELD_BYTE)
 
-/* What is known of a key of the key-value store: the hash `kvm`, by key. */
+/* The properties of a key of the key-value store: the hash `kvm`, by key. */
 #define KV_FIELDS(F)                                                                               \
     F(kv, version, 8, FIELD_NUMBER)                                                                \
     F(kv, expires_at, 8, FIELD_NUMBER) /* ms; 0 = it does not expire */                            \
     F(kv, kind, 1, FIELD_BYTE)                                                                     \
     F(kv, value_bytes, 4, FIELD_NUMBER)
 
-/* S(row, span, first field, last field): neighbours that are read together as bytes. */
+/* S(row, span, first field, last field): consecutive fields that are read together as bytes. */
 #define ROW_SPANS(S)                                                                               \
     S(job, token, token_epoch, token_counter)                                                      \
     S(job, checked, version, revision) /* what a store compares */                                 \
@@ -117,7 +117,7 @@ enum row_bit {
     IDEM_FIELDS(F)                                                                                 \
     ATTEMPT_FIELDS(F) WRONG_FIELDS(F) SCHEDULE_FIELDS(F) NOTICE_FIELDS(F) KV_FIELDS(F) ROW_SPANS(S)
 
-/* One struct of bytes for each, so that offsetof gives the place of a field. */
+/* One struct of bytes for each, so that offsetof gives the offset of a field. */
 #define ROW_MEMBER(row, name, bytes, kind) char name[bytes];
 struct job_layout {
     JOB_FIELDS(ROW_MEMBER)

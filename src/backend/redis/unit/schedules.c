@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules: what a unit reads and writes of them, and the questions.
+/* Schedules: what a unit reads and writes, and the queries.
  *
  *   sched, schedn    hashes: number to schedule, name to number
  *   schedl, schedc   names in their order; numbers by the last change of their definition
- *   schedf           where triggers take from and put to, by name
+ *   schedf           source and target of triggers, by name
  *   items:J, holders jobs that the trigger's job J holds; all such J
  *
- * What a firing is about stands in the schedule's definition. So a unit with schedules has a call
- * of its own in front, which loads them; then it asks for the rest as any other. Nobody may have
- * stored anything since that first call: so a time is fired once, whichever node fires it. */
+ * The definition of a schedule says which job a firing creates. A unit with schedules therefore
+ * begins with a separate call, which loads them; then it loads the rest like any other unit. No
+ * other node may have stored anything since that first call, so a firing time is used once,
+ * whichever node uses it. */
 #include "backend/redis/impl.h"
 
-/* Places in the answer of lua/schedules.lua. */
+/* Indexes in the answer of lua/schedules.lua. */
 enum answer { IS_NOW, IS_STORES, IS_THERE, IS_NUMBER, IS_CHANGE, IS_SCHEDULES, IS_FLOWS };
 
 void rd_schedules_ask(struct item *it)
@@ -25,7 +26,8 @@ void rd_schedules_ask(struct item *it)
         redis_args_bytes(&it->args, u->turns[i].op->schedule.name);
 }
 
-/* list: name, "LENGTH SOURCE TARGET" … of all triggers; the one that is put is left out */
+/* list: name, "LENGTH SOURCE TARGET" … of all triggers; the one that is being changed is left
+ * out */
 static void load_flows(struct unit *u, const redisReply *list)
 {
     struct span own = u->turns[0].op->schedule.name;
@@ -65,7 +67,7 @@ int rd_schedules_loaded(struct item *it, const redisReply *r)
     return u->nomem ? -ERR_NOMEM : err;
 }
 
-/* --- what a unit leaves --- */
+/* --- storing --- */
 
 static void one_of(struct rargs *a, const char *command, const char *key, struct span first,
                    struct span second)
@@ -136,7 +138,7 @@ void rd_schedules_changes(struct item *it)
     }
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
 void rd_schedules_send_view(struct rargs *a, const struct op *op)
 {
@@ -168,7 +170,7 @@ static bool view_of(struct unit *u, const redisReply *list, size_t at, struct sc
     return true;
 }
 
-/* list: schedule, whether its last job lives, the number of its last change … */
+/* list: schedule, whether its last job waits or runs, the number of its last change … */
 void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list)
 {
     const struct op_schedule *want = &t->op->schedule;

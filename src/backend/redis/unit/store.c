@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a unit writes, as one call of lua/store.lua: first what must still be as it was when it was
- * loaded, then the changes. The script compares all of it before it changes anything, so a store
- * takes effect as a whole or is refused as a whole.
+/* What a unit writes, as one call of lua/store.lua: first the checks that everything is as it was
+ * when it was loaded, then the changes. The script does all checks before it changes anything, so a
+ * store takes effect as a whole or is refused as a whole.
  *
- * If no other node lives and nothing was stored since the load (the number `stores`), the
- * comparison is skipped. Units of many jobs go without the script (plain.c).
+ * If no other node is alive and nothing was stored since the load (the number `stores`), the checks
+ * are skipped. Units of many jobs do without the script (plain.c).
  *
- * The order of the changes matters where a unique key passes from one job to another: the job that
+ * The order of the changes matters if a unique key passes from one job to another: the job that
  * releases it is written before the job that gets it. */
 #include "backend/redis/impl.h"
 
@@ -73,7 +73,7 @@ static void check_queues(struct item *it)
     }
 }
 
-/* The value a key had when it was loaded; empty = none. */
+/* The value that a key had when it was loaded; empty = none. */
 static struct span idem_before(const struct item *it, const struct idem *k)
 {
     for (size_t i = 0; i + 1 < reply_count(it->idems); i += 2)
@@ -94,7 +94,7 @@ static void check_idems(struct item *it)
     }
 }
 
-/* Alone nothing is looked at but whether anybody came in between. */
+/* A node that is alone only checks whether another node stored anything in between. */
 static void put_checks(struct item *it, bool strict)
 {
     redis_args_list_begin(&it->args);
@@ -138,7 +138,7 @@ static void put_pause(struct rargs *a, const struct unit *u, const struct wqueue
 }
 
 /* Its policy may keep less than before. */
-static void look_at_kept(struct rargs *a, const struct unit *u, struct span number)
+static void check_retention(struct rargs *a, const struct unit *u, struct span number)
 {
     char now[24];
     snprintf(now, sizeof now, "%lld", (long long)u->now.ms);
@@ -153,21 +153,21 @@ static void put_queue(struct item *it, const struct wqueue *q, struct span numbe
     two(a, "HSET", "queues", number, redis_queue_encode(&it->unit, q));
     put_pause(a, &it->unit, q, number);
     if (q->packed.len) {
-        look_at_kept(a, &it->unit, number);
+        check_retention(a, &it->unit, number);
         return;
     }
     two(a, "HSET", "names", q->name, number);
     two(a, "ZADD", "namel", SPAN_LITERAL("0"), q->name);
 }
 
-/* What waits is out of sight at once, and removed bit by bit. */
+/* Waiting jobs are hidden at once, and removed step by step. */
 static void purge_queue(struct rargs *a, const struct wqueue *q, struct span number)
 {
     static const char *const indexes[] = {"1", "2"};
     for (size_t i = 0; i < 2; i++) {
         char key[48], purging[64];
-        snprintf(purging, sizeof purging, "doom:%u:%s:%u", q->number, indexes[i], q->generation);
-        one(a, "DOOM", rd_queue_key(q->number, indexes[i], key), span_text(purging));
+        snprintf(purging, sizeof purging, "purge:%u:%s:%u", q->number, indexes[i], q->generation);
+        one(a, "PURGE", rd_queue_key(q->number, indexes[i], key), span_text(purging));
     }
     one(a, "ZREM", "due:1", number);
 }
@@ -195,8 +195,8 @@ static void end_queue(struct item *it, const struct wqueue *q, struct span numbe
     one(a, "HDEL", "queues", number);
     one(a, "HDEL", "names", q->name);
     one(a, "ZREM", "namel", q->name);
-    snprintf(purging, sizeof purging, "doom:%u:all", q->number);
-    one(a, "DOOM", rd_queue_key(q->number, "all", key), span_text(purging));
+    snprintf(purging, sizeof purging, "purge:%u:all", q->number);
+    one(a, "PURGE", rd_queue_key(q->number, "all", key), span_text(purging));
     for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++)
         one(a, "ZREM", indexes[i], number);
     drop_queue(a, &it->unit, q);
@@ -219,7 +219,7 @@ static void change_queues(struct item *it)
     }
 }
 
-/* After the queue: its scope is the new one. */
+/* After the queue, so that its scope is the new one. */
 static void change_scope(struct item *it)
 {
     static const char *const scopes[] = {
@@ -262,15 +262,15 @@ static void change_sums(struct item *it)
             continue;
         add_sums(&it->args, "SUM", rd_queue_key(q->number, "sum", key), q, 0, SUM_COUNT, 0);
         snprintf(key, sizeof key, "h:%u:%u", q->number, (unsigned)(u->now.ms / HOUR_MS));
-        add_sums(&it->args, "HOUR", key, q, SUM_TALLY, SUM_COUNT, SUM_TALLY);
+        add_sums(&it->args, "HOUR", key, q, SUM_COUNTERS, SUM_COUNT, SUM_COUNTERS);
     }
     add_sums(&it->args, "SUM", "total", &total, 0, SUM_URGENT, 0);
 }
 
-/* --- words and keys --- */
+/* --- replies and keys --- */
 
-/* What was said about jobs that this unit removes stays known, too. */
-static bool word_of_removed(const struct row *r, struct word *ret)
+/* Replies about jobs that this unit removes are stored, too. */
+static bool reply_of_removed(const struct row *r, struct word *ret)
 {
     *ret = (struct word){.token = r->token,
                          .seq = r->job.seq,
@@ -288,8 +288,8 @@ static void put_word(struct item *it, const struct word *w)
     redis_args_bytes(&it->args, redis_reply_encode(&it->unit, w));
 }
 
-/* By the time they were said: a whole hash of them is forgotten at once. */
-static void change_words(struct item *it)
+/* Grouped by time, so that a whole hash of them expires at once. */
+static void change_replies(struct item *it)
 {
     const struct unit *u = &it->unit;
     struct rargs_mark before = redis_args_mark(&it->args);
@@ -300,7 +300,7 @@ static void change_words(struct item *it)
     for (const struct word *w = u->said; w; w = w->next)
         put_word(it, w);
     for (size_t i = 0; i < u->row_count; i++)
-        if (word_of_removed(u->rows[i], &removed))
+        if (reply_of_removed(u->rows[i], &removed))
             put_word(it, &removed);
     if (rd_change_end(&it->args))
         rd_change_one(&it->args, "LAPSE", key);
@@ -335,7 +335,7 @@ static void change_idems(struct item *it)
 
 /* --- the rest --- */
 
-/* Without other nodes the numbers are still free that were read. */
+/* Without other nodes the numbers that were read are still free. */
 static void change_numbers(struct item *it)
 {
     const struct unit *u = &it->unit;
@@ -355,7 +355,7 @@ static void change_numbers(struct item *it)
     }
 }
 
-/* The sequences of jobs that moved in must never be given out again. */
+/* The sequences of jobs from other stores must never be used again. */
 static void change_floor(struct item *it)
 {
     if (it->unit.seq_floor == 0)
@@ -386,8 +386,9 @@ static void change_hold(struct item *it)
     one(&it->args, "ZREM", "holds", span_text(epoch));
 }
 
-/* A cancel that is requested here is told to the other nodes: the worker may listen to one. */
-static void tell_cancels(struct item *it)
+/* Announces requested cancels to the other nodes, because the worker may be connected to one of
+ * them. */
+static void announce_cancels(struct item *it)
 {
     const struct unit *u = &it->unit;
     for (const struct happened *h = u->happened; h; h = h->next) {
@@ -401,14 +402,14 @@ static void tell_cancels(struct item *it)
     }
 }
 
-/* Other nodes hear which queues have jobs, and who says so. */
-static void tell_others(struct item *it)
+/* Announces to other nodes which queues have jobs, with the epoch of this node. */
+static void announce_queues(struct item *it)
 {
     const struct unit *u = &it->unit;
     const struct rd_store *s = rd_of_unit(u);
     if (s->sh.node.others == 0 && !s->contended)
         return;
-    tell_cancels(it);
+    announce_cancels(it);
     for (size_t i = 0; i < u->queue_count; i++) {
         const struct wqueue *q = u->queues[i];
         char text[LIMIT_QUEUE_NAME_BYTES + 32];
@@ -420,7 +421,7 @@ static void tell_others(struct item *it)
     }
 }
 
-/* Bodies that claims are to show and that did not come along. */
+/* Loads bodies that claims show and that did not come with the rows. */
 static void ask_bodies(struct item *it)
 {
     const struct unit *u = &it->unit;
@@ -457,9 +458,9 @@ static void put_head(struct item *it, bool strict)
     redis_args_text(a, strict ? "1" : "");
 }
 
-/* Whether nothing at all may have been stored since. A pause, or a definition that leaves unique
- * keys as they are, minds its own queue alone: beside busy nodes it would else be tried for ever.
- */
+/* Whether nothing at all may have been stored since the load. A pause, or a definition that leaves
+ * unique keys unchanged, checks only its own queue: beside busy nodes it might otherwise never
+ * succeed. */
 static bool needs_quiet(const struct unit *u)
 {
     enum op_kind kind = u->alone ? u->turns[0].op->kind : OP_PAUSE;
@@ -481,7 +482,7 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
     rd_kv_changes(it);
     rd_change_rows(it);
     rd_alerts_changes(it);
-    change_words(it);
+    change_replies(it);
     change_idems(it);
     change_sums(it);
     change_hold(it);
@@ -491,7 +492,7 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
         rd_tick_changes(it);
     if (rd_quiet_ms(it))
         one(&it->args, "HDEL", "meta", SPAN_LITERAL("stop"));
-    tell_others(it);
+    announce_queues(it);
     ask_bodies(it);
     it->args.failed |= it->unit.nomem;
     if (it->args.plain)

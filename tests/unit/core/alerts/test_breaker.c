@@ -22,7 +22,7 @@ static struct breaker opened(int64_t ms)
 {
     struct breaker b = {0};
     for (uint32_t i = 0; i < rules.failure_threshold; i++)
-        breaker_tell(&b, &rules, false, at(ms));
+        breaker_call_ended(&b, &rules, false, at(ms));
     assert_int_equal(b.state, BREAKER_OPEN);
     return b;
 }
@@ -31,16 +31,16 @@ static void failures_in_a_row_open_it(void **state)
 {
     (void)state;
     struct breaker b = {0};
-    breaker_tell(&b, &rules, false, at(0));
-    breaker_tell(&b, &rules, false, at(1));
+    breaker_call_ended(&b, &rules, false, at(0));
+    breaker_call_ended(&b, &rules, false, at(1));
     assert_int_equal(b.state, BREAKER_CLOSED);
     assert_true(breaker_ask(&b, &rules, at(2)));
-    breaker_tell(&b, &rules, true, at(2)); /* a success resets */
+    breaker_call_ended(&b, &rules, true, at(2)); /* a success resets */
     assert_int_equal(b.failures, 0);
-    breaker_tell(&b, &rules, false, at(3));
-    breaker_tell(&b, &rules, false, at(4));
+    breaker_call_ended(&b, &rules, false, at(3));
+    breaker_call_ended(&b, &rules, false, at(4));
     assert_int_equal(b.state, BREAKER_CLOSED);
-    breaker_tell(&b, &rules, false, at(5));
+    breaker_call_ended(&b, &rules, false, at(5));
     assert_int_equal(b.state, BREAKER_OPEN);
     assert_int_equal(b.changed_at.ms, at(5).ms);
     assert_int_equal(b.until.ms, at(10005).ms);
@@ -65,7 +65,7 @@ static void half_open_lets_its_probes_through(void **state)
     assert_true(breaker_ask(&b, &rules, at(10000)));
     assert_true(breaker_ask(&b, &rules, at(10001)));
     assert_false(breaker_ask(&b, &rules, at(10002)));
-    breaker_tell(&b, &rules, true, at(10003));
+    breaker_call_ended(&b, &rules, true, at(10003));
     assert_int_equal(b.state, BREAKER_CLOSED);
     assert_int_equal(b.failures, 0);
     assert_int_equal(b.until.ms, 0);
@@ -77,10 +77,10 @@ static void a_failed_probe_opens_it_again(void **state)
     (void)state;
     struct breaker b = opened(0);
     assert_true(breaker_ask(&b, &rules, at(10000)));
-    breaker_tell(&b, &rules, false, at(10500));
+    breaker_call_ended(&b, &rules, false, at(10500));
     assert_int_equal(b.state, BREAKER_OPEN);
     assert_int_equal(b.until.ms, at(20500).ms);
-    breaker_tell(&b, &rules, false, at(10600)); /* of a call from before: nothing new */
+    breaker_call_ended(&b, &rules, false, at(10600)); /* of a call from before: nothing new */
     assert_int_equal(b.until.ms, at(20500).ms);
     assert_false(breaker_ask(&b, &rules, at(20499)));
     assert_true(breaker_ask(&b, &rules, at(20500)));
@@ -104,7 +104,7 @@ static void a_late_success_closes_it(void **state)
 {
     (void)state;
     struct breaker b = opened(0);
-    breaker_tell(&b, &rules, true, at(1));
+    breaker_call_ended(&b, &rules, true, at(1));
     assert_int_equal(b.state, BREAKER_CLOSED);
 }
 
@@ -147,20 +147,20 @@ static void a_rate_limit_holds_it_open(void **state)
 {
     (void)state;
     struct breaker b = {0};
-    breaker_tell(&b, &rules, false, at(0));
+    breaker_call_ended(&b, &rules, false, at(0));
     breaker_hold(&b, at(60000));
     assert_int_equal(b.state, BREAKER_CLOSED);
-    breaker_tell(&b, &rules, false, at(1));
-    breaker_tell(&b, &rules, false, at(2));
+    breaker_call_ended(&b, &rules, false, at(1));
+    breaker_call_ended(&b, &rules, false, at(2));
     assert_int_equal(b.state, BREAKER_OPEN);
     assert_false(breaker_ask(&b, &rules, at(59999)));
     breaker_hold(&b, at(30000)); /* never shorter */
     assert_int_equal(b.until.ms, at(60000).ms);
     assert_true(breaker_ask(&b, &rules, at(60000)));
-    breaker_tell(&b, &rules, true, at(60001));
+    breaker_call_ended(&b, &rules, true, at(60001));
     assert_int_equal(b.until.ms, 0);
     breaker_hold(&b, at(90000));
-    breaker_tell(&b, &rules, true, at(60002)); /* a success resets that, too */
+    breaker_call_ended(&b, &rules, true, at(60002)); /* a success resets that, too */
     assert_int_equal(b.until.ms, 0);
 }
 

@@ -177,7 +177,7 @@ static void test_names(void **state)
         "kv_from_job",     "kv_keys",         "alert_put",
         "alert_gone",      "alert_edge",      "notice_new",
         "notice_tried",    "notice_gone",     "breaker_put",
-        "breaker_gone",    "tally",           "job_noted",
+        "breaker_gone",    "counters",        "job_noted",
         "schedule_put",    "schedule_gone",   "schedule_fired",
         "schedule_passed", "schedule_failed", "job_linked",
         "job_priority",    "job_attempt",     "job_cancel_requested",

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What is read and written once, when a store is created or opened (load.c, store_sqlite.c).
+-- Statements that run once, when a store is created or opened (load.c, store_sqlite.c).
 
 -- name: load_meta
 -- Returns the row of meta.

@@ -19,7 +19,7 @@ number, name, created_at, updated_at, paused, spec, owner, note, attributes, nex
 fired_at, seq, id_hi, item, fired, missed, failures, error
 
 -- part: hour_columns
--- What is counted, in the order of enum tally_field.
+-- What is counted, in the order of enum counter.
 enqueued, claimed, acked, failed_app, failed_business, crashed, released, died, cancelled, waited_ms, done_ms,
 failed_ms, died_ms
 

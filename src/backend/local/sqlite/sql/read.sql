@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What readers read (read.c, list.c, history.c). The first ones are prepared when a reader is opened; lists
--- when one is first wanted.
+-- Statements of readers (read.c, list.c, history.c). The first ones are prepared when a reader is opened, lists when
+-- they are first used.
 
 -- part: kv_page(order)
 SELECT key, version, expires_at, kind, CASE ?4 WHEN 0 THEN NULL ELSE value END, crc
@@ -81,8 +81,8 @@ WHERE j.seq = ?1 AND ${row_shown};
 
 -- name: ahead
 -- Returns what a claim of the job ?1 needs, for a job that has never been claimed. Each table that is not
--- read spares a claim a page. That the job exists and is ready is known; that it was never claimed is told
--- by attempts.
+-- read saves a claim a page. The caller knows that the job exists and is ready; attempts show whether it was
+-- ever claimed.
 SELECT p.body, ${each(${job_texts}; x.%)}, x.expires_at, x.options,
     NULL, p.crc, x.seq IS NOT NULL
 FROM payload p
@@ -92,7 +92,7 @@ WHERE p.seq = ?1 AND NOT EXISTS (SELECT 1 FROM outcome WHERE seq = ?1) AND NOT E
     (SELECT 1 FROM links WHERE item = ?1);
 
 -- name: newest
--- Returns what the newest attempt at the job ?1 is known by.
+-- Returns what the row of the job ?1 says about its newest attempt.
 SELECT j.state, j.counts, j.since, j.worker, ${row_started_at}, j.id_hi, q.name
 FROM jobs j CROSS
 JOIN queues q ON q.number = j.queue

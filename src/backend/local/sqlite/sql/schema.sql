@@ -10,9 +10,9 @@ CREATE TABLE meta (
     hash_key BLOB NOT NULL,
     created_at INTEGER NOT NULL,
     epoch INTEGER NOT NULL,  -- of the last boot
-    seq_upto INTEGER NOT NULL,  -- sequences up to this one may have been handed out
+    seq_upto INTEGER NOT NULL,  -- sequences up to this one may have been used
     position INTEGER NOT NULL,  -- records applied
-    -- Where the journal began; what the store lacks is in there. -1: it has none yet.
+    -- Position at which the journal began; it has the records that the store lacks. -1: there is no journal yet.
     journal_from INTEGER NOT NULL DEFAULT -1
 ) STRICT;
 
@@ -39,7 +39,7 @@ CREATE TABLE jobs (
     since INTEGER NOT NULL,
     token_epoch INTEGER NOT NULL,  -- of the newest claim …
     token_counter INTEGER NOT NULL,
-    lease_ms INTEGER NOT NULL,  -- … which is under way: else 0 and NULL
+    lease_ms INTEGER NOT NULL,  -- … which is running; otherwise 0 and NULL
     worker TEXT,
     run_at INTEGER NOT NULL,
     priority INTEGER NOT NULL,
@@ -50,7 +50,7 @@ CREATE TABLE jobs (
     cancel_at INTEGER NOT NULL  -- when a cancel was requested; 0 = it was not
 ) STRICT;
 
--- Dead and cancelled jobs: what lists of them look up.
+-- Dead and cancelled jobs, for lists of them.
 CREATE TABLE aside (
     seq INTEGER PRIMARY KEY,
     queue INTEGER NOT NULL,
@@ -104,7 +104,7 @@ CREATE TABLE bulks (
     refused INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
--- By expiry: keys come and go at the two ends, and load in this order.
+-- By expiry: keys are added and removed at the two ends, and loaded in this order.
 CREATE TABLE keys (
     expires_at INTEGER NOT NULL,
     key_hi INTEGER NOT NULL,
@@ -115,8 +115,8 @@ CREATE TABLE keys (
     PRIMARY KEY (expires_at, key_hi, key_lo)
 ) STRICT, WITHOUT ROWID;
 
--- Attempts that ended, but not by an ack; the newest 20 of each job. An attempt that is under way or was
--- acked is told by its job's row, so that a job which is done at its first attempt costs no other.
+-- Attempts that did not end by an ack; the newest 20 of each job. The row of the job describes an attempt that is
+-- running or was acked, so that a job which is done at its first attempt needs no other row.
 CREATE TABLE attempts (
     seq INTEGER NOT NULL,
     position INTEGER NOT NULL,  -- of the record that ended it
@@ -130,11 +130,11 @@ CREATE TABLE attempts (
     error TEXT,
     PRIMARY KEY (seq, position)
 ) STRICT, WITHOUT ROWID;
--- What went wrong last, and in which queue, without reading the rows.
+-- Finds the newest failed attempts, and their queues, without reading the rows.
 CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)
     WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out});
 
--- The highest ever given.
+-- The highest numbers ever used.
 CREATE TABLE numbers (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     queue INTEGER NOT NULL,
@@ -152,7 +152,7 @@ CREATE TABLE kv (
     crc INTEGER NOT NULL  -- CRC32C of the value
 ) STRICT;
 
--- Jobs that leave their payload at keys when they die.
+-- Jobs whose payload is stored under keys when they die.
 CREATE TABLE undelivered (
     seq INTEGER PRIMARY KEY,
     keys BLOB NOT NULL
@@ -262,5 +262,5 @@ CREATE TABLE links (
 
 CREATE TABLE gone (
     block INTEGER PRIMARY KEY,  -- of 64 sequences, from 64 * block on
-    bits INTEGER NOT NULL  -- 1 << n: that of 64 * block + n is removed
+    bits INTEGER NOT NULL  -- 1 << n: the job 64 * block + n is removed
 ) STRICT;

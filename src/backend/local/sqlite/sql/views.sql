@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The views, which people read with `sqlite3 -readonly DIR/holdfast.db` beside a running server (views.c). They
--- hold no data, and are created again when their text differs.
+-- contain no data, and are created again if their text differs.
 
 -- name: view_job
 -- Jobs, with names and readable times.
@@ -45,7 +45,7 @@ LEFT JOIN outcome o ON o.seq = j.seq
 WHERE ${row_shown};
 
 -- name: view_attempt
--- Attempts: those that ended, and the one that is under way or was acked, which only its job tells of.
+-- Attempts: those that ended, and the one that is running or was acked, which only the row of its job describes.
 SELECT
     a.seq AS id,
     q.name AS queue,

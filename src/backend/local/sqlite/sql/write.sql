@@ -15,7 +15,7 @@ COMMIT;
 ROLLBACK;
 
 -- name: meta
--- Writes the epoch (?1), the highest sequence that may have been given out (?2) and the position (?3).
+-- Writes the epoch (?1), the highest sequence that may have been used (?2) and the position (?3).
 UPDATE meta
 SET epoch = ?1, seq_upto = ?2, position = ?3;
 
@@ -111,7 +111,7 @@ INSERT OR REPLACE INTO attempts (seq, position, queue, number, started_at, ended
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10);
 
 -- name: attempts_old
--- Returns the position of the newest attempt of the job ?1 that is not kept; ?2 are.
+-- Returns the position of the newest attempt of the job ?1 that is beyond the ?2 that are kept.
 SELECT position
 FROM attempts
 WHERE seq = ?1
@@ -156,8 +156,8 @@ VALUES (?1, ?2, ?3, 0)
 ON CONFLICT (seq) DO UPDATE SET label = iif(?4, ?2, label), attributes = iif(?5, ?3, attributes);
 
 -- name: hour_add
--- Adds to the counts of an hour: queue, hour, one value for each count. A sum stops at what the column may
--- hold, whatever the row held before.
+-- Adds to the counters of an hour: queue, hour, one value for each counter. A sum stops at the highest value of
+-- the column, whatever the row contained before.
 INSERT INTO hour (queue, hour, ${hour_columns})
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
 ON CONFLICT (queue, hour) DO UPDATE SET ${each(${hour_columns}; % = min(% + excluded.%, ${count_max}))};
@@ -229,7 +229,7 @@ INSERT INTO bulks (bulk, action, at, queue, states, group_key, kind, seq_max)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
 
 -- name: bulk_step
--- Writes how far the bulk action ?1 is: sequence, changed, refused.
+-- Writes the progress of the bulk action ?1: sequence, changed, refused.
 UPDATE bulks
 SET cursor = ?2, changed = ?3, refused = ?4
 WHERE bulk = ?1;
@@ -270,7 +270,7 @@ DELETE FROM kv
 WHERE key = ?1;
 
 -- name: undelivered_new
--- Adds the keys (?2) at which the job ?1 leaves its payload when it dies.
+-- Adds the keys (?2) under which the payload of the job ?1 is stored when it dies.
 INSERT OR REPLACE INTO undelivered (seq, keys)
 VALUES (?1, ?2);
 

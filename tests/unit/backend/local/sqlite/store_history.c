@@ -531,13 +531,13 @@ static void note_step(struct history *h)
 static void tally_step(struct history *h)
 {
     const struct history_queue *q = &h->queues[random_below(&h->random, HISTORY_QUEUES)];
-    struct record r = {.kind = REC_TALLY, .tally = {.queue = q->number}};
+    struct record r = {.kind = REC_COUNTERS, .counters = {.queue = q->number}};
     if (q->number == 0)
         return;
     h->hour += random_chance(&h->random, 20) ? (uint32_t)random_below(&h->random, 200) : 0;
-    r.tally.hour = 480000 + h->hour - (random_chance(&h->random, 10) ? 1 : 0);
-    r.tally.add.of[random_below(&h->random, TALLY_COUNT)] = 1 + random_below(&h->random, 50);
-    r.tally.add.of[TALLY_ENQUEUED] += random_below(&h->random, 3);
+    r.counters.hour = 480000 + h->hour - (random_chance(&h->random, 10) ? 1 : 0);
+    r.counters.add.of[random_below(&h->random, COUNTER_COUNT)] = 1 + random_below(&h->random, 50);
+    r.counters.add.of[COUNTER_ENQUEUED] += random_below(&h->random, 3);
     history_add(h, &r);
 }
 

@@ -292,14 +292,14 @@ int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count, struct 
     return r->ops->read(r, &query, arena, bodies);
 }
 
-static void put_tally(struct buf *b, const struct tally *t)
+static void put_tally(struct buf *b, const struct counters *t)
 {
-    for (int i = 0; i < TALLY_COUNT; i++)
+    for (int i = 0; i < COUNTER_COUNT; i++)
         PUT(b, " %" PRIu64, t->of[i]);
     PUT(b, "\n");
 }
 
-static int dump_tally(void *ctx, uint32_t queue, const struct tally *totals)
+static int dump_tally(void *ctx, uint32_t queue, const struct counters *totals)
 {
     struct dump *d = ctx;
     PUT(d->out, "totals of queue %" PRIu32 ":", queue);
@@ -322,7 +322,7 @@ static void dump_hours(struct dump *d, struct store_reader *r)
         PUT(d->out, "hours of \"%s\": %" PRIu32 "\n", queues[q], count);
         for (uint32_t i = 0; i < count; i++) {
             PUT(d->out, "hour %" PRIu32 ":", hours[i].hour);
-            put_tally(d->out, &hours[i].tally);
+            put_tally(d->out, &hours[i].counters);
         }
         arena_reset(&arena);
     }

@@ -54,7 +54,7 @@ static void refused(const char *rest, const char *because)
 static void test_refusals(void **state)
 {
     (void)state;
-    refused("user:s3cret@host/db", "lacks its //");
+    refused("user:s3cret@host/db", "needs a // after the scheme");
     refused("//u:s3cret@h/d?schema=", "schema in the URL");
     refused("//u:s3cret@h/d?schema=1a", "schema in the URL");
     refused("//u:s3cret@h/d?schema=pg_x", "schema in the URL");

@@ -73,7 +73,7 @@ static void refused(const char *rest, bool tls, const char *because)
 static void test_refusals(void **state)
 {
     (void)state;
-    refused("u:s3cret@h", false, "lacks its //");
+    refused("u:s3cret@h", false, "needs a // after the scheme");
     refused("//u:s3cret@h:0/0", false, "malformed");
     refused("//u:s3cret@h:70000", false, "malformed");
     refused("//u:s3cret@h:6379x", false, "malformed");

@@ -80,7 +80,7 @@ static struct row full_row(void)
         .word = 3,
         .word_state = 4,
         .word_run_at = {8},
-        .fates = {1, 2, 3, 4, 5},
+        .outcome_counts = {1, 2, 3, 4, 5},
         .result_kind = PAYLOAD_BYTES,
         .error_kind = ERROR_BUSINESS,
         .result = SPAN_LITERAL("r"),
@@ -106,7 +106,7 @@ static void test_a_row_comes_back(void **state)
     assert_int_equal(back.until_ms, r.until_ms);
     assert_int_equal(back.nonce, 42);
     assert_true(span_equal(back.worker, r.worker));
-    assert_memory_equal(&back.fates, &r.fates, sizeof r.fates);
+    assert_memory_equal(&back.outcome_counts, &r.outcome_counts, sizeof r.outcome_counts);
     assert_int_equal(back.word_run_at.ms, 8);
     assert_int_equal(back.result_kind, PAYLOAD_BYTES);
     assert_int_equal(back.error_kind, ERROR_BUSINESS);

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The counters of each queue (core/counters.h).
+ *
+ * What a step adds to a queue's counters goes into its frame as one record, because the store does
+ * not see every record of a job: one that was created and removed between two transactions never
+ * reaches it. At the end of the step it is also added to the queue's totals. When a frame is
+ * replayed, the records of jobs add to the totals, and the records of counters are skipped. */
+#include "backend/local/engine/engine_impl.h"
+
+#define HOUR_MS INT64_C(3600000)
+
+int counters_reserve(struct engine *e, size_t queues)
+{
+    if (e->counted_len + queues <= e->counted_room)
+        return 0;
+    size_t room = (e->counted_len + queues) * 2;
+    struct rec_counters *grown = mem_regrow(e->counted, room, sizeof(*grown));
+    if (!grown)
+        return -ERR_NOMEM;
+    e->counted = grown;
+    e->counted_room = room;
+    return 0;
+}
+
+size_t counters_bytes(const struct engine *e, size_t queues)
+{
+    static const struct record any = {.kind = REC_COUNTERS};
+    return (e->counted_len + queues) * record_bytes_max(&any);
+}
+
+/* Where records of this queue are counted now. Memory was reserved together with that of the record
+ * that is being applied. */
+static uint64_t *counters_now(struct engine *e, struct queue *q)
+{
+    if (!e->out)
+        return q->totals.of;
+    if (!q->counted) {
+        CHECK(e->counted_len < e->counted_room);
+        e->counted[e->counted_len] = (struct rec_counters){.queue = q->number};
+        q->counted = (uint32_t)++e->counted_len;
+    }
+    return e->counted[q->counted - 1].add.of;
+}
+
+void counters_record(struct engine *e, struct queue *q, const struct record *r,
+                     const struct job *before)
+{
+    counters_add_record(counters_now(e, q), r, before);
+}
+
+struct counters counters_total(const struct engine *e, const struct queue *q)
+{
+    struct counters total = q->totals;
+    for (int i = 0; q->counted && i < COUNTER_COUNT; i++)
+        total.of[i] += e->counted[q->counted - 1].add.of[i];
+    return total;
+}
+
+void counters_forget(struct engine *e, struct queue *q)
+{
+    if (q->counted)
+        e->counted[q->counted - 1].queue = 0;
+    q->counted = 0;
+}
+
+/* Adds what the step counted to the totals; false: it counted nothing. */
+static bool counters_commit(struct queue *q, const struct counters *add)
+{
+    uint64_t any = 0;
+    for (int i = 0; i < COUNTER_COUNT; i++) {
+        any |= add->of[i];
+        q->totals.of[i] += add->of[i];
+    }
+    q->counted = 0;
+    return any != 0;
+}
+
+void counters_emit(struct engine *e)
+{
+    for (size_t i = 0; i < e->counted_len; i++) {
+        struct record rec = {.kind = REC_COUNTERS, .counters = e->counted[i]};
+        struct queue *q = queue_at(e, rec.counters.queue);
+        if (!q || !counters_commit(q, &rec.counters.add))
+            continue;
+        rec.counters.hour = (uint32_t)(e->now.wall.ms / HOUR_MS);
+        engine_emit_silent(e, &rec);
+    }
+    e->counted_len = 0;
+}
+
+int counters_load(struct engine *e, uint32_t queue, const struct counters *totals)
+{
+    struct queue *q = queue_at(e, queue);
+    if (!q)
+        return -ERR_CORRUPT;
+    q->totals = *totals;
+    return 0;
+}
+
+void counters_boot(struct engine *e)
+{
+    for (size_t i = 0; i < e->queue_total; i++) {
+        struct queue *q = e->queues[i];
+        if (!q)
+            continue;
+        q->totals_at_boot = q->totals;
+        q->removed = 0;
+    }
+}
+
+void counters_since_boot(const struct queue *q, const struct counters *total,
+                         struct queue_counts *ret)
+{
+    struct counters since;
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        since.of[i] = total->of[i] - q->totals_at_boot.of[i];
+    counts_from_counters(ret, &since);
+    ret->removed = q->removed;
+}
+
+void op_history(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    if (!queues_find(e, op->history.queue))
+        refuse(r, OUT_NO_QUEUE, NULL);
+    else
+        r->history = &op->history;
+}
