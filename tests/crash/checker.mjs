@@ -6,12 +6,16 @@
 // says what happened, and `ok`: it says that it did. Without `sure` both are possible.
 //
 //   enqueue {queue, marker, unique?, runAt?, created, repeat, id?}; repeat: it had been created before
-//   claim   {queue, id, token, attempt, marker, lease, bound, dropped?, maxAttempts}  one a job handed out
-//   ack | fail | release | extend {id, token, repeat, state?, runAt?, lease?}
-//   cancel | requeue {id}, pause {queue, forMs}, resume {queue}, bulk_cancel | bulk_requeue {queue}
+//   claim   {queue, id, token, attempt, marker, lease, bound, dropped?, maxAttempts, timeoutAt?}  one a job handed out
+//   ack | fail | release | extend {id, token, repeat, state?, runAt?, lease?, failure?, cancel}
+//   progress | log | heartbeat {id, token, report?, lines?, cancel}, letter {marker, id?}, letter_requeue {id, newId?}:
+//     see checker_reports.mjs, with C15 to C18
+//   cancel  {id, requested, deadline?}: requested of a running job, which then has until the deadline
+//   requeue {id}, pause {queue, forMs}, resume {queue}, bulk_cancel | bulk_requeue {queue}
 //   purge   {queue}; of queues that nobody claims from while they are purged
 //   crashes [{at, ready}]: killed at, serving again at
-//   final   {jobs: Map id → {state, queue, marker}, queues: Map name → {counts, listed}}
+//   final   {jobs: Map id → {state, queue, marker, error?, error_type?, stack?}, queues: Map name → {counts, listed},
+//            letters: Map id → {marker}, reports: Map id → {history, progress?, lines}}
 //   ordered [{id, priority, seq}] as one consumer got a queue that had been filled before
 //   what keepers saw (k_…, final.keeps) is in checker_keeps.mjs, with C11 to C14
 //
@@ -19,6 +23,7 @@
 // under load (C7 looks at the ordered queue alone); a unique key taken back by a requeue.
 
 import { checkKeeps } from './checker_keeps.mjs';
+import { checkReports } from './checker_reports.mjs';
 import { groupBy } from './lib/group_by.mjs';
 
 /** Clocks of client and server are the same; answers take their time. */
@@ -81,7 +86,7 @@ function c1(x, report) {
   };
   for (const e of x.of('ack').filter(surely)) outcome(e, 'done');
   for (const e of x.of('fail').filter((f) => surely(f) && f.state === 'dead')) outcome(e, 'dead');
-  for (const e of x.of('cancel').filter(surely)) outcome(e, 'cancelled');
+  for (const e of x.of('cancel').filter((c) => surely(c) && !c.requested)) outcome(e, 'cancelled');
 }
 
 /** C2: nothing is invented, nothing doubled, nothing comes back once removed; payloads are equal. */
@@ -106,7 +111,7 @@ function c2(x, report) {
     if (e.t1 < (lastPurge.get(e.queue) ?? 0) && x.history.final.jobs.has(e.id)) report('C2', `job ${e.id} was purged and is back`);
 }
 
-/** C3: no lease after a confirmed ack, or a cancel that nothing undid. */
+/** C3: no lease after a confirmed ack, or after a cancel or the request for one, unless the job was requeued. */
 function c3(x, report) {
   for (const e of x.of('ack', 'cancel').filter(surely)) {
     for (const c of x.claimsOf.get(e.id) ?? []) {
@@ -127,7 +132,8 @@ function c4(x, report) {
     (wordsOf.get(a.token) ?? []).some((e) => e.t0 <= b.t1 && perhaps(e)) ||
     (cancels.get(a.id) ?? []).some((e) => e.t0 <= b.t1 && e.t1 >= a.t0) ||
     (bulk.get(a.queue) ?? []).some((e) => e.t0 <= b.t1) ||
-    (a.dropped !== undefined && a.dropped <= b.t1);
+    (a.dropped !== undefined && a.dropped <= b.t1) ||
+    (a.timeoutAt !== undefined && a.timeoutAt - SLACK_MS <= b.t1);
   const lostByCrash = (a, b) => crashes.some((c) => c.ready >= a.t1 && c.at <= b.t1 && (a.bound || x.durableBy(a.t1) > c.ready));
   const ranOut = (a, b) => {
     const last = (extended.get(a.token) ?? []).reduce((t, e) => (e.t1 <= b.t1 ? Math.max(t, e.t0 + e.lease) : t), a.t0 + a.lease);
@@ -147,14 +153,14 @@ function c4(x, report) {
 function c5(x, report) {
   for (const [token, list] of groupBy(x.claims, (c) => c.token))
     if (list.length > 1) report('C5', `token ${token} was given out ${list.length} times`);
-  const words = [...x.ends, ...x.of('extend')].filter((e) => surely(e) && !e.repeat);
+  const words = [...x.ends, ...x.of('extend', 'progress', 'log')].filter((e) => surely(e) && !e.repeat);
   for (const e of words) {
     const claims = x.claimsOf.get(e.id) ?? [];
     const own = claims.find((c) => c.token === e.token);
     if (own && claims.some((c) => c.t0 > own.t1 && c.t1 < e.t0)) report('C5', `job ${e.id}: ${e.kind} with an older token succeeded after a newer claim`);
   }
   for (const [token, list] of groupBy(words, (e) => e.token)) {
-    const first = list.reduce((t, e) => (e.kind === 'extend' ? t : Math.min(t, e.t1)), Infinity);
+    const first = list.reduce((t, e) => (['ack', 'fail', 'release'].includes(e.kind) ? Math.min(t, e.t1) : t), Infinity);
     for (const e of list) if (e.t0 > first) report('C5', `${e.kind} with token ${token} succeeded after it had ended its lease`);
   }
 }
@@ -233,7 +239,7 @@ function c10({ history }, report) {
   }
 }
 
-const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, checkKeeps];
+const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, checkKeeps, checkReports];
 
 /** Everything that is known of the jobs of some violations, as lines. */
 export function stories(history, violations) {

@@ -150,6 +150,110 @@ for (const [name, change] of Object.entries(allowed)) {
   });
 }
 
+// ---- reports ----
+
+const failure = (token) => ({ error: `failed under ${token}`, error_type: `Error_${token}`, stack: `at ${token}` });
+const attempt = (number, outcome, more = {}) => ({ number, outcome, ...more });
+
+/** A job that failed once, reported progress and log lines, and was then cancelled; and a dead letter that was replaced. */
+function reporting() {
+  const history = life();
+  history.entries.splice(2, 1,
+    word('fail', { t0: 40, t1: 50, state: 'scheduled', failure: failure('k1'), cancel: false }),
+    claim({ t0: 60, t1: 70, token: 'k2', attempt: 2, timeoutAt: 900 }),
+    word('progress', { token: 'k2', t0: 72, t1: 74, report: { percent: 1, message: 'a', data: 1 }, cancel: false }),
+    word('progress', { token: 'k2', t0: 75, t1: 77, report: { percent: 2, message: 'b', data: 2 }, cancel: false }),
+    word('log', { token: 'k2', t0: 78, t1: 80, lines: ['first', 'second'] }),
+    done('cancel', { t0: 100, t1: 110, requested: true, deadline: 400 }),
+    word('heartbeat', { token: 'k2', t0: 120, t1: 130, cancel: true }),
+    word('extend', { token: 'k2', t0: 140, t1: 150, lease: LEASE, cancel: true }),
+    word('release', { token: 'k2', t0: 160, t1: 170, state: 'cancelled', cancel: false }),
+    { kind: 'letter', t0: 0, t1: 5, sure: true, ok: true, marker: 'l', id: 'L' },
+    { kind: 'letter_requeue', t0: 10, t1: 15, sure: true, ok: true, id: 'L', newId: 'M' },
+  );
+  history.final.letters = new Map([['M', { state: 'dead', marker: 'l' }]]);
+  history.final.reports = new Map([
+    ['A', {
+      history: [attempt(1, 'failed', failure('k1')), attempt(2, 'cancelled')],
+      progress: { percent: 2, message: 'b', data: 2, at: 'some time' },
+      lines: ['first', 'second'],
+    }],
+  ]);
+  stateOf(history, 'cancelled');
+  return history;
+}
+const entry = (h, kind, nth = 0) => h.entries.filter((e) => e.kind === kind)[nth];
+const reportOf = (h) => h.final.reports.get('A');
+/** The job is acked in place of its release. */
+const ackLast = (h, more) => {
+  Object.assign(entry(h, 'release'), { kind: 'ack', state: 'done', ...more });
+  stateOf(h, 'done');
+  reportOf(h).history[1].outcome = 'done';
+};
+
+const brokenReports = {
+  'C1 a forced cancel is lost': (h) => (entry(h, 'cancel').requested = false) || stateOf(h, 'dead'),
+  'C3 a job is handed out after its cancel was requested': (h) => h.entries.push(claim({ t0: 5000, t1: 5010, token: 'k3', attempt: 3 })),
+  'C5 progress with a token that has ended its lease': (h) => h.entries.push(word('progress', { token: 'k1', t0: 55, t1: 58, report: {}, cancel: false })),
+  'C15 a requested cancel is lost': (h) => stateOf(h, 'dead'),
+  'C15 a cancelled job is done without an ack': (h) => stateOf(h, 'done'),
+  'C15 an ack after the time to react': (h) => ackLast(h, { t0: 500, t1: 510 }),
+  'C15 a release makes a cancelled job ready': (h) => (entry(h, 'release').state = 'ready'),
+  'C15 a heartbeat does not mention the cancel': (h) => (entry(h, 'heartbeat').cancel = false),
+  'C15 an extend does not mention the cancel': (h) => (entry(h, 'extend').cancel = false),
+  'C15 a heartbeat mentions a cancel that no client requested': (h) => Object.assign(entry(h, 'cancel'), { ok: false }),
+  'C16 an ack after the attempt has timed out': (h) => ackLast(h, { t0: 960, t1: 970 }),
+  'C16 an extend after the attempt has timed out': (h) => Object.assign(entry(h, 'extend'), { t0: 960, t1: 970 }),
+  'C16 an attempt timed out and was acked': (h) => ackLast(h, {}) || reportOf(h).history.push(attempt(2, 'timed_out')),
+  'C17 an error without its stack': (h) => delete reportOf(h).history[0].stack,
+  'C17 an error with the type of another attempt': (h) => (reportOf(h).history[0].error_type = 'Error_k2'),
+  'C17 a failure is not in the history': (h) => reportOf(h).history.shift(),
+  'C17 a job shows an error that no worker sent': (h) => Object.assign(h.final.jobs.get('A'), failure('k9')),
+  'C17 a log line is lost': (h) => reportOf(h).lines.pop(),
+  'C17 a log line is there twice': (h) => reportOf(h).lines.push('first'),
+  'C17 log lines are in another order': (h) => reportOf(h).lines.reverse(),
+  'C17 a log line that no worker sent': (h) => reportOf(h).lines.push('third'),
+  'C17 progress that no worker sent': (h) => (reportOf(h).progress.data = 7),
+  'C17 the newest progress of a done job is lost': (h) => ackLast(h, {}) || (reportOf(h).progress = undefined),
+  'C17 a done job shows earlier progress': (h) => ackLast(h, {}) || (reportOf(h).progress = { percent: 1, message: 'a', data: 1 }),
+  'C18 a replaced job still exists': (h) => h.final.letters.set('L', { marker: 'l' }),
+  'C18 neither the dead job nor the new one exists': (h) => h.final.letters.clear(),
+  'C18 another value': (h) => (h.final.letters.get('M').marker = 'other'),
+};
+for (const [name, breakIt] of Object.entries(brokenReports)) {
+  test(`caught: ${name}`, () => {
+    const history = reporting();
+    breakIt(history);
+    assert.ok(names(history).includes(name.split(' ')[0]), `found ${JSON.stringify(check(history))}`);
+  });
+}
+
+const allowedReports = {
+  'a job that reports and is cancelled': () => {},
+  'an ack in time makes a job done whose cancel was requested': (h) => ackLast(h, {}),
+  'a cancelled job is requeued and dies': (h) => {
+    h.entries.push(done('requeue', { t0: 200, t1: 210 }), claim({ t0: 220, t1: 230, token: 'k3', attempt: 1 }), word('fail', { token: 'k3', t0: 240, t1: 250, state: 'dead', failure: failure('k3') }));
+    reportOf(h).history.push(attempt(1, 'failed', failure('k3')));
+    reportOf(h).progress = undefined;
+    stateOf(h, 'dead');
+  },
+  'a lease whose attempt has timed out is handed out again': (h) => {
+    h.entries.splice(h.entries.findIndex((e) => e.kind === 'cancel'), 4, claim({ t0: 920, t1: 930, token: 'k3', attempt: 3 }), word('ack', { token: 'k3', t0: 940, t1: 950 }));
+    reportOf(h).history[1].outcome = 'timed_out';
+    reportOf(h).progress = undefined;
+    stateOf(h, 'done');
+  },
+  'a log line whose request had no reply': (h) => h.entries.push(word('log', { token: 'k2', t0: 81, t1: 82, sure: false, ok: false, lines: ['third'] })) && reportOf(h).lines.push('third'),
+  'a replacement whose request had no reply': (h) => Object.assign(entry(h, 'letter_requeue'), { sure: false, ok: false, newId: undefined }),
+};
+for (const [name, change] of Object.entries(allowedReports)) {
+  test(`allowed: ${name}`, () => {
+    const history = reporting();
+    change(history);
+    assert.deepEqual(check(history), []);
+  });
+}
+
 // ---- keepers ----
 
 const kept = (kind, more) => ({ kind: `k_${kind}`, t0: 0, t1: 10, sure: true, ok: true, ...more });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that write down everything they see: eight producers, eight workers, an administrator. They go
-// on through crashes. In the end the queues are drained and everything is read once more.
+// Clients that record everything they see: eight producers, nine workers, a client with dead letters, an administrator. They
+// continue through crashes. At the end the queues are drained and everything is read again.
 import { until } from '../e2e/lib/server.mjs';
-import { administrator, OWN_QUEUES } from './lib/administrator.mjs';
+import { administrator, cancelHeld, OWN_QUEUES } from './lib/administrator.mjs';
+import { DEAD_LETTER_QUEUE, startDeadLetters } from './lib/dead_letters.mjs';
 import { Keepers } from './lib/keepers.mjs';
 import { markerOf, startProducers, WORK_QUEUES } from './lib/producers.mjs';
 import { pause, Recorder } from './lib/recorder.mjs';
@@ -20,6 +21,7 @@ export class Load extends Recorder {
     this.working = true;
     this.queues = WORK_QUEUES;
     this.recent = [];
+    this.held = new Map(); // jobs that workers hold for a while, by token
     this.tasks = new Set();
   }
 
@@ -41,8 +43,9 @@ export class Load extends Recorder {
   }
 
   start() {
-    this.producers = [...startProducers(this), administrator(this)];
-    this.workers = startWorkers(this);
+    const letters = startDeadLetters(this);
+    this.producers = [...startProducers(this), administrator(this), cancelHeld(this), letters.producer];
+    this.workers = [...startWorkers(this), letters.worker];
     this.keeping = this.keepers?.start();
   }
 
@@ -110,9 +113,26 @@ export class Load extends Recorder {
     }
   }
 
+  /** History, progress and log of the jobs about which something was reported. */
+  async collectReports() {
+    const reported = this.history.entries.filter((e) => ['fail', 'log', 'progress'].includes(e.kind) || (e.kind === 'claim' && e.timeoutAt));
+    const ids = [...new Set(reported.map((e) => e.id))].filter((id) => this.history.final.jobs.has(id));
+    const reports = new Map();
+    const readNext = async () => {
+      for (let id; (id = ids.pop()) !== undefined; ) {
+        const { history, progress } = await this.read(`/v1/jobs/${id}?payload=false`);
+        const { lines } = await this.read(`/v1/jobs/${id}/log`);
+        reports.set(id, { history, progress, lines: lines.map((line) => line.text) });
+      }
+    };
+    await Promise.all(Array.from({ length: 16 }, readNext));
+    this.history.final.reports = reports;
+  }
+
   /** Everything the server has, by reading lists. */
   async collect() {
     const jobs = new Map();
+    const letters = new Map();
     const kept = new Map();
     const queues = new Map();
     for (const queue of (await this.read('/v1/queues')).queues) {
@@ -122,13 +142,15 @@ export class Load extends Recorder {
         for (const job of page.jobs) {
           listed[job.state] = (listed[job.state] ?? 0) + 1;
           if (queue.name.startsWith('k-')) kept.set(job.id, { ...job, queue: queue.name });
-          else jobs.set(job.id, { state: job.state, queue: queue.name, marker: markerOf(job.payload) });
+          else if (queue.name === DEAD_LETTER_QUEUE) letters.set(job.id, { state: job.state, marker: job.payload?.marker });
+          else jobs.set(job.id, { state: job.state, queue: queue.name, marker: markerOf(job), error: job.error, error_type: job.error_type, stack: job.stack });
         }
         cursor = page.next_cursor;
       }
       queues.set(queue.name, { counts: queue.counts, listed });
     }
-    this.history.final = { jobs, queues };
+    this.history.final = { jobs, queues, letters };
+    await this.collectReports();
     if (this.keepers) this.history.final.keeps = { jobs: kept, ...(await this.keepers.collect()) };
   }
 

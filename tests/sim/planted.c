@@ -35,6 +35,8 @@ static const struct planted {
     {DEFECT_NOTICE_LOST, 0, 0, "a restart forgets a notice"},
     {DEFECT_LATE_ACK, 0, 0, "an ack is accepted after a limit of its lease"},
     {DEFECT_TIMEOUT_EXTENDED, 0, 0, "an extend postpones the end of the attempt"},
+    {DEFECT_CANCEL_FORGOTTEN, 0, 0, "a request to cancel a running job is not recorded"},
+    {DEFECT_REPORT_FORGOTTEN, 0, 0, "progress and log lines are not recorded"},
     {0, 0, REC_JOB_NEW, "a commit's job is not in the frame of its keys"},
     {0, 0, REC_KV_FROM_JOB, "the key that a dead job leaves is not in the frame of its death"},
     {0, 0, REC_SCHEDULE_FIRED, "a schedule's step is not in the frame of the job it made"},
