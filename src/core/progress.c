@@ -83,6 +83,16 @@ int joblog_append(struct buf *out, const struct joblog_line *line)
     return err;
 }
 
+int reports_check(struct span progress, struct span log, struct err_note *note)
+{
+    struct progress p = {.token.counter = 0};
+    if (progress.len && (progress_decode(progress, &p) != 0 || p.token.counter))
+        return err_note_set(note, -ERR_INVALID, "progress must be a report without a lease");
+    if (log.len > LIMIT_LOG_BYTES)
+        return err_note_set(note, -ERR_INVALID, "a log must have at most 64 KiB");
+    return 0;
+}
+
 struct span joblog_tail(struct span log)
 {
     if (log.len <= LIMIT_LOG_BYTES)

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/containers/map.h"
+#include "base/err.h"
 #include "base/span.h"
 #include "core/job.h"
 
@@ -43,6 +44,8 @@ struct joblog_line {
 
 /* Appends the entries of one line; a line break inside it begins another entry. -ERR_NOMEM. */
 MUST_CHECK int joblog_append(struct buf *out, const struct joblog_line *line);
+/* Whether an imported job can have these. -ERR_INVALID with a note. */
+MUST_CHECK int reports_check(struct span progress, struct span log, struct err_note *note);
 /* What a store keeps of a log. */
 struct span joblog_tail(struct span log);
 /* The log without an entry that was cut; then the entries, oldest first. False: no more. */

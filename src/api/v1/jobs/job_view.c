@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/jobs/job_view.h"
 
+#include "api/v1/jobs/reports.h"
 #include "api/v1/queues/policy_fields.h"
 #include "api/words.h"
 #include "core/job_error.h"
@@ -170,6 +171,8 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     progress_write(w, v->progress);
     if (flags & VIEW_HISTORY)
         write_history(w, v);
+    if ((flags & VIEW_LOG) && v->log.len)
+        joblog_write(w, "log", v->log);
     json_write_object_end(w);
 }
 
