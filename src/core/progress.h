@@ -33,7 +33,8 @@ size_t progress_bytes_max(const struct progress *p);
 size_t progress_encode(const struct progress *p, uint8_t *out);
 /* Texts point into the input. -ERR_CORRUPT. */
 MUST_CHECK int progress_decode(struct span stored, struct progress *ret);
-/* The stored form if the newest lease of the job reported it, else empty. */
+/* The stored form if the newest lease of the job reported it, else empty. Progress that an imported
+ * job brought along has epoch 0, which no lease has. */
 struct span progress_shown(struct span stored, struct job_token newest);
 
 struct joblog_line {

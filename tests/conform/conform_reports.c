@@ -25,8 +25,8 @@ static struct span progress_of(struct env *e, struct job_token token)
 
 static struct op import_op(struct env *e, enum job_state state)
 {
-    static const uint8_t reasons[STATE_COUNT] = {[STATE_DEAD] = REASON_FAILED,
-                                                 [STATE_CANCELLED] = REASON_CANCELLED};
+    static const uint8_t reasons[STATE_COUNT] = {
+        [STATE_DEAD] = REASON_FAILED, [STATE_CANCELLED] = REASON_CANCELLED};
     struct job_past past = {.state = (uint8_t)state,
                             .reason = reasons[state],
                             .progress = progress_of(e, (struct job_token){0}),
@@ -39,8 +39,16 @@ static struct op import_op(struct env *e, enum job_state state)
 
 static struct op moved_op(struct env *e, uint64_t seq, enum job_state state)
 {
-    struct job_moved moved = {
-        .seq = seq, .id_hi = (uint64_t)START_WALL_MS << 16, .since = {START_WALL_MS}};
+    static const struct attempt_view tries[] = {{.number = 1,
+                                                 .worker = {"anna", 4},
+                                                 .started_at = {START_WALL_MS - 2000},
+                                                 .ended_at = {START_WALL_MS - 1000},
+                                                 .outcome = ATTEMPT_RELEASED}};
+    struct job_moved moved = {.seq = seq,
+                              .id_hi = (uint64_t)START_WALL_MS << 16,
+                              .since = {START_WALL_MS},
+                              .attempts = tries,
+                              .attempt_count = 1};
     struct op op = import_op(e, state);
     op.enqueue.moved = arena_copy(&e->arena, &moved, sizeof moved);
     EXPECT(op.enqueue.moved != NULL);

@@ -374,13 +374,13 @@ static int fold_noted(struct change *c, const struct rec_job_noted *r)
 
 /* It did not happen here; what the job itself tells of a last attempt that ended well is set, for
  * any other there is a row. That there is any is told by a token, as with every job that was
- * claimed; nobody holds this one. */
+ * claimed. No claim has the epoch 0. */
 static int fold_attempt(struct store_sqlite *q, struct change *c, const struct rec_job_attempt *r)
 {
     struct fold *f = &q->fold;
     struct attempt_end end;
     struct wall_time started_at;
-    c->token = (struct job_token){.counter = 1, .epoch = 1};
+    c->token = (struct job_token){.counter = 1, .epoch = 0};
     if (attempt_comes(&c->job, r, &end, &started_at)) {
         c->started_at = started_at;
         c->worker = r->worker;
