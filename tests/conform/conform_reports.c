@@ -151,7 +151,45 @@ static void failure_of_a_cancelled_job(struct env *e)
     EXPECT_TEXT(error.stack, "at line 7");
 }
 
+static const struct reply *registry(struct env *e, const struct worker_entry *entries,
+                                    uint32_t count)
+{
+    const struct reply *r =
+        run(e, (struct op){.kind = OP_REGISTRY, .registry = {.entries = entries, .count = count}});
+    EXPECT_OUT(r, OUT_OK);
+    return r;
+}
+
+/* Only stores that nodes share keep entries: elsewhere the registry is in the memory of the server.
+ */
+static void registry_entries(struct env *e)
+{
+    struct worker_entry entries[] = {
+        {SPAN_LITERAL("anna"), now_plus(e, 3600000), SPAN_LITERAL("first")},
+        {SPAN_LITERAL("bert"), now_plus(e, 3601000), SPAN_LITERAL("facts")},
+    };
+    bool shared = (backend_caps(e->b) & CAP_SHARED) != 0;
+    registry(e, entries, 2);
+    entries[0].facts = SPAN_LITERAL("second");
+    const struct reply *r = registry(e, entries, 1);
+    EXPECT_INT(r->entry_count, shared ? 2 : 0);
+    for (uint32_t i = 0; i < r->entry_count; i++)
+        EXPECT_TEXT(r->entries[i].facts,
+                    span_equal(r->entries[i].name, entries[0].name) ? "second" : "facts");
+    advance(e, 3599999);
+    EXPECT_INT(registry(e, NULL, 0)->entry_count, shared ? 2 : 0);
+    advance(e, 1);
+    r = registry(e, NULL, 0);
+    EXPECT_INT(r->entry_count, shared ? 1 : 0);
+    if (shared)
+        EXPECT_TEXT(r->entries[0].name, "bert");
+    advance(e, 1000);
+    EXPECT_INT(registry(e, NULL, 0)->entry_count, 0);
+}
+
 static const struct conform_case cases[] = {
+    CASE("NOM-16 entries of the registry are replaced by newer ones and removed at their time",
+         registry_entries, .flags = EXACT),
     CASE("HF-21 progress and log come along with an imported job", come_with_jobs,
          .flags = RESTART),
     CASE("HF-21 the next attempt of an imported job has no progress and adds to the log",
