@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker is checked first: a history for each promise, kept and broken.
+// Tests of the checker: for each promise, histories that keep it and histories that break it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -7,7 +7,7 @@ import { check } from './checker.mjs';
 
 const LEASE = 1000;
 
-/** One job's ordinary life, as a base to break. */
+/** A job that is enqueued, claimed and acked; the tests change this history. */
 function life() {
   return {
     entries: [
@@ -42,7 +42,7 @@ const gone = (h) => {
   h.final.queues.get('q').listed = {};
 };
 
-test('an ordinary life is fine', () => assert.deepEqual(check(life()), []));
+test('an ordinary history is accepted', () => assert.deepEqual(check(life()), []));
 
 const broken = {
   'C1 a confirmed enqueue is lost': (h) => h.entries.splice(1) && gone(h),
@@ -50,8 +50,8 @@ const broken = {
   'C1 a confirmed ack is lost': (h) => stateOf(h, 'dead'),
   'C1 a last failure is lost': (h) => (h.entries[2] = word('fail', { state: 'dead' })),
   'C1 a cancel is lost': (h) => h.entries.splice(2, 1, done('cancel')),
-  'C2 a payload nobody sent': (h) => (h.final.jobs.get('A').marker = 'other'),
-  'C2 a claim brings a payload nobody sent': (h) => (h.entries[1].marker = 'other'),
+  'C2 a payload that no client sent': (h) => (h.final.jobs.get('A').marker = 'other'),
+  'C2 a claim brings a payload that no client sent': (h) => (h.entries[1].marker = 'other'),
   "C2 a claim brings another job's payload": (h) => {
     h.entries.push({ ...h.entries[0], id: 'B', marker: 'mB' });
     h.entries[1].marker = 'mB';
@@ -112,7 +112,7 @@ for (const [name, breakIt] of Object.entries(broken)) {
   });
 }
 
-/** What is allowed looks much like what is not. */
+/** Histories that are allowed, although they are similar to forbidden ones. */
 const allowed = {
   'a claim forgotten by a crash is no second lease': (h) => {
     h.entries.splice(2, 1, claim({ t0: 200, t1: 210 }), word('ack', { token: 'k2', t0: 300, t1: 310 }));
@@ -134,7 +134,7 @@ const allowed = {
     h.final.jobs.set('B', { state: 'done', queue: 'q', marker: 'mB' });
   },
   'a purged job is gone': (h) => h.entries.splice(1, 2, done('purge')) && gone(h),
-  'a purge of which nobody knows whether it happened': (h) => h.entries.splice(1, 2, done('purge', { sure: false, ok: false })),
+  'a purge whose outcome is unknown': (h) => h.entries.splice(1, 2, done('purge', { sure: false, ok: false })),
   'cancelled, requeued, done': (h) =>
     h.entries.splice(2, 1, done('cancel', { t0: 31, t1: 32 }), done('requeue', { t0: 33, t1: 34 }), claim({ t0: 35, t1: 36 }), word('ack', { token: 'k2' })),
   'dead, requeued, from the first attempt on': (h) =>
@@ -259,7 +259,7 @@ for (const [name, change] of Object.entries(allowedReports)) {
 const kept = (kind, more) => ({ kind: `k_${kind}`, t0: 0, t1: 10, sure: true, ok: true, ...more });
 const timed = (n, schedule = 's') => ({ state: 'done', queue: 'k-fired', attributes: { source: 'TRIGGER', schedule, fire_time: `t${n}` } });
 
-/** A commit whose job died, a time that was fired, a job that holds an item: nothing is wrong with it. */
+/** A commit whose job died, a schedule that fired, a job that holds an item: all promises are kept. */
 function keeping() {
   const history = life();
   history.entries.push(
@@ -304,8 +304,8 @@ const brokenKeeping = {
     h.final.keeps.jobs.set('X', { state: 'done', queue: 'k-work' });
   },
   'C13 an acked item came back': ({ final: { keeps } }) => (keeps.jobs.get('I').state = 'dead') && keeps.told.push({ id: 'n2', job: 'I' }),
-  'C14 nobody was told of a death': ({ final: { keeps } }) => keeps.told.pop(),
-  'C14 told of a death that was none': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'F' }),
+  'C14 a death without a notice': ({ final: { keeps } }) => keeps.told.pop(),
+  'C14 a notice about a job that is not dead': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'F' }),
   'C14 two notices of one death': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'K' }),
 };
 for (const [name, breakIt] of Object.entries(brokenKeeping)) {

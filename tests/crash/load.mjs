@@ -10,7 +10,7 @@ import { pause, Recorder } from './lib/recorder.mjs';
 import { end, noteClaim, startWorkers } from './lib/workers.mjs';
 
 export class Load extends Recorder {
-  /** paceMs: each producer rests up to so long between requests; keepers: whether there are any. */
+  /** paceMs: the longest pause of a producer between requests; keepers: whether keepers run, too. */
   constructor(seed, { paceMs = 12, keepers = false } = {}) {
     super(seed);
     this.keepers = keepers ? new Keepers(this) : null;
@@ -25,7 +25,7 @@ export class Load extends Recorder {
     this.tasks = new Set();
   }
 
-  /** The last confirmed jobs of the queues that are worked on. */
+  /** Remembers the last confirmed jobs of the queues that workers claim from. */
   noteRecent(entry) {
     if (!WORK_QUEUES.includes(entry.queue)) return;
     this.backlog++;
@@ -36,7 +36,7 @@ export class Load extends Recorder {
     return this.recent.length === 0 ? null : this.random.of(this.recent);
   }
 
-  /** Runs beside everything else; drain waits for it. */
+  /** Runs in parallel; drain waits for it. */
   task(promise) {
     this.tasks.add(promise);
     promise.finally(() => this.tasks.delete(promise));
@@ -53,14 +53,14 @@ export class Load extends Recorder {
     return this.history.entries.reduce((n, e) => n + (e.kind === 'enqueue' && e.sure && e.created ? 1 : 0), 0);
   }
 
-  /** Goes on until so many jobs are confirmed. */
+  /** Waits until this many jobs are confirmed. */
   async hasConfirmed(count) {
     await until(`${count} jobs are confirmed`, () => this.confirmed() >= count, 600_000);
   }
 
   // ---- the end ----
 
-  /** For good: clients stop, whatever they have not finished. */
+  /** For good: clients stop, even with unfinished work. */
   abandon() {
     this.producing = this.working = false;
     super.abandon();
@@ -95,12 +95,12 @@ export class Load extends Recorder {
     await Promise.all(this.tasks);
   }
 
-  /** One consumer takes the queue that only filled up until now. */
+  /** One consumer claims the jobs of the queue that only filled up until now. */
   async takeOrdered() {
     for (;;) {
       const answer = await this.call('POST', '/v1/queues/ordered/claim', { count: 100, lease_ms: 60_000 });
       if (answer.status !== 200) {
-        // What it may have taken comes first, once it is given back.
+        // Jobs that this claim may have leased come first when their leases have ended.
         while ((await this.read('/v1/queues/ordered')).counts.running > 0) await pause(20);
         continue;
       }
@@ -154,7 +154,7 @@ export class Load extends Recorder {
     if (this.keepers) this.history.final.keeps = { jobs: kept, ...(await this.keepers.collect()) };
   }
 
-  /** Drains, reads everything, and leaves a history that can be checked. */
+  /** Drains the queues and reads everything; then the history can be checked. */
   async finish() {
     await this.stopProducing();
     await this.drain();

@@ -31,7 +31,7 @@ static const struct planted {
     {DEFECT_DEAD_AGAIN, 0, 0, "a dead job stays in the ready order"},
     {DEFECT_KEY_FORGOTTEN, 0, 0, "idempotency keys are not recorded"},
     {DEFECT_FIRED_UNRECORDED, 0, 0, "a firing makes its job and does not move its schedule on"},
-    {DEFECT_HOLDS_FORGOTTEN, 0, 0, "after a restart nobody holds the items of triggers"},
+    {DEFECT_HOLDS_FORGOTTEN, 0, 0, "after a restart no job holds the items of triggers"},
     {DEFECT_NOTICE_LOST, 0, 0, "a restart forgets a notice"},
     {DEFECT_LATE_ACK, 0, 0, "an ack is accepted after a limit of its lease"},
     {DEFECT_TIMEOUT_EXTENDED, 0, 0, "an extend postpones the end of the attempt"},

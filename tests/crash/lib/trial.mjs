@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One store, one load, many ends of its server; at the end every promise is checked.
+// One store, one load, and a server that ends many times; at the end every promise is checked.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 
@@ -18,10 +18,10 @@ const CHECK_GOOD = 0, CHECK_WARNED = 3;
 
 /** The seed of a run: HF_SEED repeats one. */
 export const seedOf = () => Number(process.env.HF_SEED ?? Date.now() % 1_000_000);
-/** How many of something: by default n, or what the variable says. */
+/** A count: n, or the value of the environment variable. */
 export const countOf = (name, n) => Number(process.env[name] ?? n);
 
-/** Keepers, too, must have done something. */
+/** Fails if keepers did nothing, because then their checks prove nothing. */
 export function checkKeepers(load) {
   const { jobs, keys, schedules, told } = load.history.final.keeps;
   const seen = (kind) => load.history.entries.filter((e) => e.kind === kind && e.sure && e.ok).length;
@@ -78,7 +78,7 @@ export class Trial {
     return this.server;
   }
 
-  /** Starts a server that `strike(server)` ends, perhaps before it is ready; true when it was ready first. */
+  /** Starts a server that `strike(server)` ends, perhaps before it is ready. Returns true if it was ready before. */
   async startAndStrike(strike, more = {}) {
     let struck;
     let ready = true;
@@ -94,7 +94,7 @@ export class Trial {
     return ready;
   }
 
-  /** SIGKILL, after `before`, which happens under full load; the server has `graceMs` to end by itself. */
+  /** Calls `before` under full load and sends SIGKILL; the server has `graceMs` to end by itself. */
   async kill(before = () => {}, graceMs = 0) {
     before();
     this.noteEnd();
@@ -109,7 +109,7 @@ export class Trial {
     this.load.hold();
   }
 
-  /** Drains, checks what the clients saw, stops the server and lets it check its store. */
+  /** Drains the queues, checks what the clients saw, stops the server and checks its store. */
   async finish({ confirmed = 0 } = {}) {
     await this.load.hasConfirmed(confirmed); // a slow machine takes longer to do enough
     await this.load.keepers?.haveDoneAll();
@@ -129,7 +129,7 @@ export class Trial {
     assert.ok(looked.status === CHECK_GOOD || looked.status === CHECK_WARNED, looked.stdout);
   }
 
-  /** After a failure: ends what still runs, so that the test can end. */
+  /** After a failure: stops clients and server, so that the test can end. */
   async abandon() {
     this.load.abandon();
     if (this.server && !this.server.exit) await killServer(this.server);
