@@ -133,7 +133,7 @@ static int job_take(void *ctx, const struct job_view *job)
     struct export_run *run = ctx;
     struct json_writer w;
     view_begin(run, &w);
-    job_view_write(&w, job, run->now, VIEW_PAYLOAD);
+    job_view_write(&w, job, run->now, VIEW_PAYLOAD | VIEW_LOG);
     return view_write(run, &w, export_job);
 }
 
@@ -187,8 +187,8 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
     if (r->jobs_damaged > 0)
         fprintf(stderr, "; %" PRIu64 " damaged jobs skipped", r->jobs_damaged);
     if (r->jobs_partial > 0)
-        fprintf(stderr, "; %" PRIu64 " job%s without the result or error text", r->jobs_partial,
-                r->jobs_partial == 1 ? "" : "s");
+        fprintf(stderr, "; %" PRIu64 " job%s without the result, error text or reports",
+                r->jobs_partial, r->jobs_partial == 1 ? "" : "s");
     if (r->ranges > 0)
         fprintf(stderr,
                 "; %" PRIu64 " unreadable range%s skipped, with up to %" PRIu64 " jobs in %s",

@@ -3,6 +3,7 @@
 
 #include "core/job_texts.h"
 #include "core/policy.h"
+#include "core/progress.h"
 
 /* ---- as it arrives ---- */
 
@@ -27,6 +28,21 @@ static int attempts_over(const struct job_view *from, struct arena *arena, struc
     return 0;
 }
 
+/* The lease under which it was reported is not moved. */
+static int progress_without_lease(struct span stored, struct arena *arena, struct span *ret)
+{
+    struct progress p;
+    *ret = (struct span){NULL, 0};
+    if (stored.len == 0 || progress_decode(stored, &p) != 0)
+        return 0;
+    p.token = (struct job_token){0};
+    uint8_t *text = arena_alloc(arena, progress_bytes_max(&p));
+    if (!text)
+        return -ERR_NOMEM;
+    *ret = span_of(text, progress_encode(&p, text));
+    return 0;
+}
+
 static void come_back(struct wall_time now, struct job_view *v)
 {
     if (v->job.state != STATE_RUNNING)
@@ -43,7 +59,8 @@ int job_arrives(struct wall_time now, const struct job_view *from, struct arena 
 {
     *ret = *from;
     come_back(now, ret);
-    return attempts_over(from, arena, ret);
+    int err = progress_without_lease(from->progress, arena, &ret->progress);
+    return err ? err : attempts_over(from, arena, ret);
 }
 
 /* ---- the operation ---- */
@@ -56,7 +73,9 @@ static void fill_moving(const struct job_view *v, struct job_moving *m)
                  .failures = v->job.failures,
                  .crashes = v->job.crashes,
                  .error_kind = v->error_kind,
-                 .error = v->error},
+                 .error = v->error,
+                 .progress = v->progress,
+                 .log = v->log},
         .moved = {.seq = v->job.seq,
                   .id_hi = v->job.id_hi,
                   .since = v->job.since,
@@ -171,6 +190,10 @@ int job_essence(struct wall_time now, const struct job_view *from, struct arena 
         err = add_text(out, v.result);
     if (err == 0)
         err = add_text(out, v.error);
+    if (err == 0)
+        err = add_text(out, v.progress);
+    if (err == 0)
+        err = add_text(out, v.log);
     if (err == 0)
         err = add_extra(out, &v.extra);
     return err ? err : add_attempts(out, &v);

@@ -204,6 +204,8 @@ static int attempts_take(const struct migrate_store *s, struct job_page *p)
             return migrate_refused(s, "the history of a job", r);
         p->jobs[i].attempts = r->jobs[0].attempts;
         p->jobs[i].attempt_count = r->jobs[0].attempt_count;
+        p->jobs[i].progress = r->jobs[0].progress;
+        p->jobs[i].log = r->jobs[0].log;
     }
     return CLIENT_DONE;
 }
@@ -220,7 +222,7 @@ static int attempts_read(struct migrate_store *s, struct job_page *p)
     for (uint32_t i = 0; i < p->count; i++) {
         ops[i] = (struct op){.kind = OP_GET, .tag = i};
         ops[i].job.job = (struct job_ref){p->jobs[i].job.seq, p->jobs[i].job.id_hi};
-        ops[i].job.want_attempts = true;
+        ops[i].job.want_attempts = ops[i].job.want_log = true;
     }
     int status = migrate_ask_all(s, ops, p->count, p->more);
     if (status == CLIENT_DONE)

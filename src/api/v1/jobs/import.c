@@ -11,12 +11,14 @@
 #include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/v1/jobs/batch.h"
+#include "api/v1/jobs/reports.h"
 #include "base/digest/base64.h"
 #include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
 #define OLD_ID_BYTES_MAX 128
+#define LOG_LINES_MAX (LIMIT_LOG_BYTES / 8) /* a line is stored with its time and attempt */
 #define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
 
 /* A payload or a result: at most one of the four is given. */
@@ -34,7 +36,8 @@ struct import_in {
     struct wall_time run_at, expires_at;
     struct body_in payload, result;
     struct span error, error_type, stack;
-    struct texts_in undelivered;
+    struct texts_in undelivered, log;
+    struct span progress;
     uint64_t damaged;                         /* enum job_damage */
     int64_t seq, attempts;                    /* ignored, like … */
     struct wall_time state_since, created_at; /* … these; the old id contains created_at */
@@ -75,6 +78,8 @@ static const struct field rows[] = {
     {"stack", FIELD_CUT, AT(stack), 0, LIMIT_STACK_BYTES, NULL, 0},
     {"error_kind", FIELD_ENUM, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
+    {"progress", FIELD_RAW, AT(progress), 0, 0, NULL, 0},
+    {"log", FIELD_OBJECTS, AT(log), 0, LOG_LINES_MAX, NULL, FIELD_EMPTY},
     {"damaged", FIELD_ENUM_SET, AT(damaged), 0, 0, damages, 0},
     {"seq", FIELD_INT, AT(seq), 0, INT64_MAX, NULL, 0},
     {"attempts", FIELD_INT, AT(attempts), 0, INT64_MAX, NULL, 0},
@@ -245,6 +250,9 @@ static int take_past(struct import *im)
     struct job_error error = {in->error, in->error_type, in->stack};
     if (job_error_pack(&error, im->reader.arena, &past.error) < 0)
         return no_memory(im);
+    int err = reports_read(im->n->broker, im->x, in->progress, &in->log, &past, &im->problem);
+    if (err < 0)
+        return err;
     im->op->past = arena_copy(im->reader.arena, &past, sizeof past);
     return im->op->past ? 0 : no_memory(im);
 }

@@ -2,6 +2,7 @@
 #include "api/v1/jobs/job_view.h"
 
 #include "api/json_members.h"
+#include "api/v1/jobs/reports.h"
 #include "api/v1/queues/policy_fields.h"
 #include "core/job_error.h"
 #include "core/job_texts.h"
@@ -169,6 +170,8 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     progress_write(w, v->progress);
     if (flags & VIEW_HISTORY)
         write_history(w, v);
+    if ((flags & VIEW_LOG) && v->log.len)
+        joblog_write(w, "log", v->log);
     json_write_object_end(w);
 }
 

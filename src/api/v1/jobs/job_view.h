@@ -8,6 +8,7 @@
 enum job_view_flag {
     VIEW_PAYLOAD = 1u << 0, /* payload and result */
     VIEW_HISTORY = 1u << 1, /* the attempts */
+    VIEW_LOG = 1u << 2,     /* the lines of the log, if there are any */
 };
 
 /* Writes the view of GET and of lists as an object. It never has a lease token. */

@@ -30,7 +30,7 @@ struct list_in {
     int64_t priority_min, priority_max, limit;
     struct wall_time created_from, created_to;
     uint8_t newest;
-    bool payload;
+    bool payload, reports;
 };
 
 #define AT(member) offsetof(struct list_in, member)
@@ -47,6 +47,7 @@ static const struct field list_rows[] = {
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
     {"cursor", FIELD_TEXT, AT(cursor), 0, CURSOR_TEXT_BYTES, NULL, 0},
     {"payload", FIELD_BOOL, AT(payload), 0, 0, NULL, 0},
+    {"reports", FIELD_BOOL, AT(reports), 0, 0, NULL, 0},
 };
 
 static int take_list(const struct field_reader *r, const struct list_in *in, struct op_list *op)
@@ -87,7 +88,7 @@ static uint64_t write_page(struct call *c, struct json_writer *w, const struct r
     json_write_key(w, "jobs");
     json_write_array(w);
     for (uint32_t i = 0; i < r->job_count; i++) {
-        job_view_write(w, &r->jobs[i], now, VIEW_PAYLOAD);
+        job_view_write(w, &r->jobs[i], now, VIEW_PAYLOAD | VIEW_LOG);
         if (body->len > PAGE_BYTES_MAX && i + 1 < r->job_count) {
             cursor = r->jobs[i].job.seq;
             break;
@@ -109,6 +110,26 @@ static void jobs_listed(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
+static void reports_listed(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    if (r->outcome == OUT_OK)
+        jobs_listed(c, r);
+    else
+        call_refuse(c, r);
+}
+
+static void list_submit(struct call *c, bool reports)
+{
+    int err = 0;
+    if (reports)
+        err = broker_list_reports(c->broker, &c->op, reports_listed, c);
+    else
+        call_submit(c);
+    if (err < 0)
+        call_error(c, err);
+}
+
 void job_list_handle(void *ctx, struct http_exchange *x)
 {
     struct list_in in = {
@@ -122,7 +143,7 @@ void job_list_handle(void *ctx, struct http_exchange *x)
     if (fields_read_query(&r, http_request(x)->query) < 0 || take_list(&r, &in, &c->op.list) < 0)
         problem_answer(x, &p);
     else
-        call_submit(c);
+        list_submit(c, in.reports);
 }
 
 /* ---- peek ---- */
