@@ -75,6 +75,11 @@ struct backend_config {
  * recovers. The note (may be NULL) says why not. */
 MUST_CHECK int backend_open(const char *url, const struct backend_config *config,
                             struct backend **ret, struct err_note *note);
+/* Whether backend_open would find a server that it can use: connects, checks what backend_open
+ * checks, and disconnects. Blocks, uses no loop of the config, and may be called on any thread. 0,
+ * also for a store that is not a server; or the error of backend_open. */
+MUST_CHECK int backend_check(const char *url, const struct backend_config *config,
+                             struct err_note *note);
 
 typedef void (*backend_reply_fn)(void *ctx, const struct reply *reply);
 /* -ERR_CLOSED once backend_close was called, -ERR_NOMEM: no op was taken; nothing is called back.
@@ -198,7 +203,8 @@ bool backend_store(const struct backend *b, unsigned index, struct backend_store
 /* Whether a query would be answered now, by one of the stores at least: none while they are away,
  * or wait for their disk. Asking costs nothing and waits for nobody. */
 bool backend_answers(const struct backend *b);
-/* Whether this node leads on one of the stores at least, and so has notices to deliver. */
+/* Whether this node has notices to deliver: it leads on one of the stores at least, or has an
+ * outbox of which it delivers the notices in any case. */
 bool backend_leads_any(const struct backend *b);
 /* The store's clock, which counts, minus this machine's, as far as known: what is to happen in so
  * and so long happens that long after the store's now. */

@@ -26,6 +26,7 @@ struct backend_ops {
 
     unsigned (*caps)(const struct backend *b);
     bool (*leads)(const struct backend *b); /* NULL = always */
+    bool own_outbox; /* it has notices that this node delivers whether it leads or not */
     void (*figures)(const struct backend *b, struct backend_figures *ret);
     /* *ret is zeroed but for `up`. NULL = it tells nothing of nodes. */
     void (*cluster)(const struct backend *b, struct backend_cluster *ret);
