@@ -73,6 +73,7 @@ struct config_dispatch {
 struct config_failover {
     const char *primary; /* as configured; may hold a password: never log it; "" = none */
     uint32_t health_check_ms;
+    const char *alert_url; /* of the rule on failover that is created; "" = none */
     /* what to open, whichever settings say so; NULL = no failover */
     const char *primary_url, *spool_url;
     uint32_t timeout_ms;

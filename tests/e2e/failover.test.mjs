@@ -170,7 +170,7 @@ describe('failover', { concurrency: false }, () => {
     await logged(server, / warn primary_not_reached/);
     const { status, json } = await api.get('/readyz');
     assert.deepEqual([status, json.status], [200, 'degraded']);
-    assert.equal((await api.get('/v1/cluster')).json.backend.last_error, 'nobody listens at its address');
+    assert.equal((await api.get('/v1/cluster')).json.backend.last_error, 'no server listens at its address');
     await proxy.restore();
     await until('the job has flowed back', () => back(api));
     assert.equal(sql('SELECT seq FROM late.job'), String(job.seq));

@@ -74,7 +74,7 @@ static const struct option kv_options[] = {
 static const struct option alerts_options[] = {
     CLIENT_OPTIONS,
     CLIENT_YES_OPTION,
-    {"on", 0, "dead|schedule_failed|deep|error_share|no_claim|capacity",
+    {"on", 0, "dead|schedule_failed|deep|error_share|no_claim|capacity|failover",
      "create: what the rule is about", OPTION_CHOICE},
     {"queue", 0, "PATTERN", "queues that it is about; * stands for anything", OPTION_TEXT},
     {"depth", 0, "N",
