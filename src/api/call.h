@@ -22,6 +22,13 @@ MUST_CHECK int answer_close(struct http_exchange *x, struct json_writer *w);
 void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status);
 /* Sends a problem for an operating error (-ERR_NOMEM …). */
 void answer_error(struct http_exchange *x, int error);
+/* The headers of an answer whose job is in the spool of this node, and of one in which the part of
+ * a store is missing. Once for each answer. */
+void answer_mark_spooled(struct http_exchange *x);
+void answer_mark_partial(struct http_exchange *x);
+
+/* Whether this node works on its spool: what it shows lacks the part of the shared store. */
+bool store_is_missing(const struct broker *b);
 
 /* ---- requests ---- */
 
@@ -51,6 +58,8 @@ struct call {
     call_fn refused; /* likewise with any other outcome; NULL = its problem is answered */
     const struct problem_terms *terms; /* of the API, in its problems; NULL = those of /v1 */
     bool changed; /* a step before this one changed something: it is not undone any more */
+    bool spooled; /* call_heard: a job of this request is in the spool */
+    bool partial; /* call_heard: the part of a store is missing in the answer */
     void *more;   /* the handler's own */
     struct call_line *line; /* in which it stands, if in any */
     struct call *next;
@@ -64,10 +73,14 @@ static inline void *call_more(struct call *c, size_t size)
 {
     return c ? call_more_new(c, size) : NULL;
 }
-/* Any other outcome than OUT_OK is answered with its problem, unless the call says otherwise. A
- * step that changed something is noted here and by a call_line; who submits one otherwise sets
- * `changed`. */
+/* Any other outcome than OUT_OK is answered with its problem, unless the call says otherwise. */
 void call_submit(struct call *c);
+/* Notes what a reply says about the whole answer: that something was changed, that a job went to
+ * the spool, that a part is missing; the latter two also as headers. call_submit and call_line do
+ * this; who submits an operation otherwise calls it with the reply. */
+void call_heard(struct call *c, const struct reply *reply);
+/* "partial": true, if the part of a store is missing. */
+void call_write_partial(const struct call *c, struct json_writer *w);
 /* The problem of a refusal, in the terms of the API. */
 void call_problem(const struct call *c, const struct reply *reply, struct problem *ret);
 /* Answers with the problem of a refusal; `unknown` where `unavailable` would deny what was done. */

@@ -48,6 +48,7 @@ static void list_reply(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct json_writer w;
+    call_heard(c, r);
     if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
         call_refuse(c, r);
         return;

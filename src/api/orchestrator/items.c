@@ -53,7 +53,11 @@ static void show_new(struct call *c, const struct reply *r)
     if (!orc_owned(c, r))
         return;
     answer_begin(c->x, &w);
-    orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
+    json_write_object(&w);
+    orc_item_members(&w, &r->jobs[0], broker_now(c->broker).wall, false);
+    if (c->spooled)
+        write_bool(&w, "spooled", true);
+    json_write_object_end(&w);
     answer_end(c->x, &w, 201);
 }
 
@@ -111,6 +115,7 @@ static void created(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct problem p;
+    call_heard(c, r);
     if (r->outcome == OUT_OK) {
         look(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
         return;
@@ -122,6 +127,10 @@ static void created(void *ctx, const struct reply *r)
         p.field = "reference";
         p.detail = "another item of this queue has this reference; nothing was created";
     }
+    if (r->outcome == OUT_UNAVAILABLE && c->op.enqueue.extra.unique.len &&
+        store_is_missing(c->broker))
+        p.detail = "the shared store does not answer, and only it knows whether another item of "
+                   "this queue has this reference; nothing was created, try again later";
     if (r->outcome == OUT_NO_QUEUE)
         orc_no_queue(c->x, NULL);
     else
@@ -135,6 +144,10 @@ static void create_found(struct call *c, const struct queue_view *q)
     char *name = arena_copy(c->arena, q->name.at, q->name.len);
     if (!name) {
         answer_error(c->x, -ERR_NOMEM);
+        return;
+    }
+    if (q->number == 0) {
+        orc_refuse_missing(c);
         return;
     }
     c->op = (struct op){.kind = OP_ENQUEUE,

@@ -154,6 +154,9 @@ void orc_write_text(struct json_writer *w, const char *key, struct span text); /
 /* The whole item; the view holds its body. With a token only after a claim. */
 void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
                     bool with_token);
+/* The members without the braces. */
+void orc_item_members(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                      bool with_token);
 /* "business" where the document says so, else "app". */
 uint8_t orc_classify(struct span result, struct span error);
 
@@ -167,6 +170,10 @@ bool orc_path_item(struct http_exchange *x, struct job_ref *ret);
 void orc_item_show(struct call *c, struct job_ref job);
 /* 404 for a queue that is not there, or not this API's. */
 void orc_no_queue(struct http_exchange *x, const char *field);
+
+/* 503: during an outage this node has copies of the queues, but not their times, and perhaps not
+ * their ids. */
+void orc_refuse_missing(struct call *c);
 
 /* Finds the queue by id or name, the API's own alone, and goes on with it. */
 typedef void (*orc_queue_fn)(struct call *c, const struct queue_view *q);
