@@ -166,7 +166,7 @@ uint8_t orc_classify(struct span result, struct span error);
 bool orc_owned(struct call *c, const struct reply *r);
 /* The item of the path. false: the problem was answered. */
 bool orc_path_item(struct http_exchange *x, struct job_ref *ret);
-/* Reads the item again and answers with it. */
+/* After a change: reads the item again and answers with it. */
 void orc_item_show(struct call *c, struct job_ref job);
 /* 404 for a queue that is not there, or not this API's. */
 void orc_no_queue(struct http_exchange *x, const char *field);

@@ -65,10 +65,8 @@ static void show_new(struct call *c, const struct reply *r)
     answer_task(c, r, 201);
 }
 
-/* After a change. */
 static void look(struct call *c, struct job_ref job, call_fn done)
 {
-    c->changed = true;
     c->done = done;
     c->op = (struct op){.kind = OP_GET, .job = {.job = job, .want_body = true}};
     call_submit(c);
@@ -76,6 +74,7 @@ static void look(struct call *c, struct job_ref job, call_fn done)
 
 void task_show(struct call *c, struct job_ref job)
 {
+    c->changed = true;
     look(c, job, show);
 }
 

@@ -45,11 +45,11 @@ static size_t job_offset(const struct op *op)
 /* Why the spool cannot take this enqueue, whatever its queue is; NULL = it can. */
 static const char *enqueue_refusal(const struct op_enqueue *want)
 {
-    return want->instead_of.seq              ? note_replaces
-           : want->idempotency_key.len       ? note_idempotency
-           : want->extra.undelivered.len     ? note_undelivered
-           : want->past || want->id.seq != 0 ? note_import
-                                             : NULL;
+    return want->past || want->id.seq != 0 ? note_import
+           : want->instead_of.seq          ? note_replaces
+           : want->idempotency_key.len     ? note_idempotency
+           : want->extra.undelivered.len   ? note_undelivered
+                                           : NULL;
 }
 
 /* Why the spool cannot do it; NULL = it can. Numbers of queues are known for copied queues only. */
