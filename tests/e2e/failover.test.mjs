@@ -135,6 +135,16 @@ describe('failover', { concurrency: false }, () => {
     const jobs = Array.from({ length: 400 }, (_, n) => ({ payload: { n } }));
     const made = (await api.post('/v1/queues/q/jobs', jobs)).json.jobs;
     assert.ok(made.every((job) => job.spooled));
+    // The APIs create their queues with these, in the spool and then in PostgreSQL.
+    const others = [];
+    for (let n = 0; n < 50; n++) {
+      const message = await api.post('/keyval/api/queue/enqueue', { value: n, options: { queue: `kv-${n % 5}` } });
+      const task = await api.post('/api/tasks', { name: 'mail', queue: `t${n % 5}` });
+      for (const { status, text, json } of [message, task]) {
+        assert.ok(status < 300 && json.spooled, text);
+        others.push(json.id);
+      }
+    }
     // The first batches arrive; then the answers get lost, and the server is killed.
     await proxy.restore();
     await until('some have flowed back', () => Number(sql('SELECT count(*) FROM kill.job')) > 0);
@@ -146,7 +156,12 @@ describe('failover', { concurrency: false }, () => {
     server = await start({ data, args });
     api = new Client(server);
     await until('all have flowed back', () => back(api));
-    assert.equal(sql('SELECT count(*) FROM kill.job'), '400');
+    assert.equal(sql('SELECT count(*) FROM kill.job'), '500');
+    assert.equal(sql("SELECT string_agg(DISTINCT owner, ',') FROM kill.queues WHERE name ~ '^(kv|tasks)'"), 'keyval,tasks');
+    for (const id of others) assert.equal((await api.get(`/v1/jobs/${id}`)).json.state, 'ready');
+    const { tasks } = (await api.post('/api/tasks/claim', { queue: 't0', count: 100 })).json;
+    assert.equal(new Set(tasks.map((task) => task.id)).size, 10);
+    assert.ok(tasks.every((task) => others.includes(task.id)));
     const ran = new Map();
     for (;;) {
       const { json } = await api.post('/v1/queues/q/claim', { count: 100 });
