@@ -3,6 +3,7 @@
 // API does while Redis is killed, how the reply is marked, and that no job is lost or doubled afterwards. A row of the
 // page without a test here, and a test without a row, is a failure. Runs itself below scripts/with-redis.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 
@@ -11,7 +12,7 @@ import { Beanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
 import { freePort } from './lib/ports.mjs';
 import { Receiver } from './lib/receiver.mjs';
-import { killServer, startServer, stopServer, until } from './lib/server.mjs';
+import { binary, killServer, startServer, stopServer, until } from './lib/server.mjs';
 
 const page = readFileSync(new URL('../../docs/failover.md', import.meta.url), 'utf8');
 const written = [...page.matchAll(/^\| (`\/v1`|\w+) \| (.*) \| (spooled|spool|partial|503) \|$/gm)].map(([, api, operation, effect]) => `${api}: ${operation} → ${effect}`);
@@ -435,6 +436,10 @@ describe('the table of an outage', { concurrency: false }, () => {
     assert.ok(cleared.at(-1).value > 0);
     assert.ok(receiver.requests.every(({ headers }) => headers['holdfast-signature']));
     assert.equal(done(await api.get('/v1/alerts/outage')).raised_count, 0);
+    assert.match((await api.patch('/v1/alerts/outage', { queue: 'mail' })).json.detail, /queue must be \*/);
+    const command = (...words) => spawnSync(binary, ['alerts', ...words, '--server', server.url], { encoding: 'utf8' });
+    assert.match(command('create', 'again', '--on', 'failover').stdout, /failover/);
+    assert.match(command().stdout, /again +failover +\*/);
     api.close();
     await tube.close();
     await stopServer(server);

@@ -9,6 +9,7 @@ import { after, describe, test } from 'node:test';
 
 import { killRedis, startRedis } from '../faults/lib/redis.mjs';
 import { Client } from './lib/client.mjs';
+import { Receiver } from './lib/receiver.mjs';
 import { killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 const url = process.env.HF_REDIS.replace(/\d+$/, '3');
@@ -182,15 +183,23 @@ describe('use_redis', { concurrency: false }, () => {
     assert.match(wrong.message, /ended before it was ready \([1-9]/);
     assert.doesNotMatch(wrong.message, /s3cret/);
     await killRedis();
-    const server = await start({});
+    const receiver = await new Receiver().listen();
+    const server = await start({ HOLDFAST_FAILOVER_ALERT_URL: receiver.url, HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' });
     const api = new Client(server);
     const { json: job } = await api.post('/v1/queues/late/jobs', { payload: 1 });
     assert.equal(job.spooled, true);
+    // The rule of the settings reports an outage that began before the first start.
+    const [{ json: raised }] = await receiver.wait(1);
+    assert.deepEqual([raised.event, raised.alert, raised.on], ['alert_raised', 'failover', 'failover']);
+    assert.match(raised.detail, /^node \d+: no server listens at its address$/);
     await startRedis();
     await until('the job has flowed back', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0);
     assert.equal((await api.get(`/v1/jobs/${job.seq}`)).json.id, job.id);
+    assert.equal((await receiver.wait(2))[1].json.event, 'alert_cleared');
+    await until('Redis has the rule', async () => (await api.get('/v1/alerts/failover')).json.on === 'failover');
     api.close();
     await stopServer(server);
+    await receiver.close();
   });
 
   test('PDQ-7 a plain --backend redis:// never falls back', async () => {
