@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PDQ-1, PDQ-6, PDQ-7 with a real Redis, chosen by the names of the priority-queue document: killed, started
-// again, and refusing us. Runs itself below scripts/with-redis. failover.test.mjs has the finer points.
+// again, stopped, and refusing this node. Runs itself below scripts/with-redis. failover.test.mjs has the details.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -19,7 +19,7 @@ const state = async (api) => (await api.get('/v1/server')).json.failover;
 describe('use_redis', { concurrency: false }, () => {
   const servers = [];
   const start = async (env, data = null) => {
-    // However slow the machine: only a Redis that was killed is away, not one whose answer is late.
+    // Only a Redis that was killed is unavailable, not one whose answer is late on a slow machine.
     const patient = { REDIS_HEALTH_CHECK_TIMEOUT: '300.0', HOLDFAST_TIMEOUTS_BACKEND_MS: '5m' };
     const server = await startServer({ backend: '', data, env: { USE_REDIS_QUEUE: 'true', REDIS_URL: url, ...patient, ...env } });
     servers.push(server);
@@ -29,7 +29,7 @@ describe('use_redis', { concurrency: false }, () => {
     for (const server of servers) if (!server.exit) await killServer(server);
   });
 
-  test('PDQ-6 PDQ-7 Redis is killed and comes back: no enqueue is refused, no job is lost or doubled', async () => {
+  test('PDQ-6 PDQ-7 Redis is killed and comes back: no enqueue is refused, no job is lost or duplicated', async () => {
     const server = await start({});
     const api = new Client(server);
     const enqueue = async (n) => {
@@ -48,7 +48,7 @@ describe('use_redis', { concurrency: false }, () => {
     assert.equal((await api.get('/readyz')).status, 200);
     assert.match((await api.get('/metrics')).text, /^holdfast_redis_up 0$/m);
     await startRedis();
-    await until('the jobs have flowed back', async () => {
+    await until('the jobs were moved', async () => {
       const { primary_up: up, spool_jobs: left } = await state(api);
       return up && left === 0;
     });
@@ -62,7 +62,7 @@ describe('use_redis', { concurrency: false }, () => {
     await stopServer(server);
   });
 
-  test('PDQ-7 Redis hangs: what is in progress is answered, and queues are not shown with wrong ids', { timeout: 120_000 }, async () => {
+  test('PDQ-7 Redis hangs: requests in progress are answered, and queues are not shown with wrong ids', { timeout: 120_000 }, async () => {
     const server = await start({ REDIS_HEALTH_CHECK_TIMEOUT: '2.0' }); // timeouts.backend_ms stays at 5 minutes
     const api = new Client(server);
     const enqueues = (n, queueId) => [
@@ -78,7 +78,7 @@ describe('use_redis', { concurrency: false }, () => {
     const pid = Number(readFileSync(path.join(process.env.HF_REDIS_DIR, 'redis.pid'), 'utf8'));
     process.kill(pid, 'SIGSTOP');
     try {
-      // The outcome of some is unknown (504), the others are spooled; none waits for the 5 minutes.
+      // The outcome of some is unknown (504), the others are spooled; none waits for 5 minutes.
       const answers = await Promise.all([1, 2, 3, 4].flatMap((n) => enqueues(n, before[0][1])));
       // An item is refused if the node had not read its queue.
       answers.forEach(({ status, json, text }, n) => assert.ok(status === 504 || (status < 300 && json.spooled) || (status === 503 && n % 4 === 3), text));
@@ -175,8 +175,8 @@ describe('use_redis', { concurrency: false }, () => {
     api.close();
   });
 
-  test('PDQ-7 away at the start is no error, a wrong password is', async () => {
-    const wrong = await start({ REDIS_URL: url.replace('//', '//nobody:s3cret@') }).then(
+  test('PDQ-7 a Redis that is unavailable at the start is no error, a wrong password is', async () => {
+    const wrong = await start({ REDIS_URL: url.replace('//', '//stranger:s3cret@') }).then(
       () => assert.fail('it started'),
       (e) => e,
     );
@@ -193,7 +193,7 @@ describe('use_redis', { concurrency: false }, () => {
     assert.deepEqual([raised.event, raised.alert, raised.on], ['alert_raised', 'failover', 'failover']);
     assert.match(raised.detail, /^node \d+: no server listens at its address$/);
     await startRedis();
-    await until('the job has flowed back', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0);
+    await until('the job was moved', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0);
     assert.equal((await api.get(`/v1/jobs/${job.seq}`)).json.id, job.id);
     assert.equal((await receiver.wait(2))[1].json.event, 'alert_cleared');
     await until('Redis has the rule', async () => (await api.get('/v1/alerts/failover')).json.on === 'failover');

@@ -40,7 +40,7 @@
 #include "core/alerts/alert.h"
 #include "core/limits.h"
 
-#define FLOW_WORKER "holdfast: flowing back"
+#define FLOW_WORKER "holdfast: moving to the shared store"
 #define FLOW_BATCH 64
 
 enum { SOURCE_PRIMARY, SOURCE_SPOOL, SOURCE_COUNT };
