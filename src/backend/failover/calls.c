@@ -174,10 +174,15 @@ void fo_ask_primary(struct fo_call *c)
     ask(c);
 }
 
-static bool changes_definitions(enum op_kind kind)
+/* A change that the spool should have soon. Queues that producers bring along can be many, and are
+ * created again when they are needed. */
+static void copy_change(struct failover *f, const struct op *op)
 {
-    return kind == OP_QUEUE_PUT || kind == OP_PAUSE || kind == OP_ALERT_PUT ||
-           kind == OP_ALERT_DELETE;
+    if (op->kind == OP_ALERT_PUT || op->kind == OP_ALERT_DELETE)
+        fo_rules_copy(f);
+    else if ((op->kind == OP_QUEUE_PUT && !op->queue.implied) || op->kind == OP_PAUSE ||
+             op->kind == OP_QUEUE_DELETE)
+        fo_mirror_changed(f);
 }
 
 static void primary_replied(struct fo_call *c, const struct reply *reply)
@@ -187,8 +192,8 @@ static void primary_replied(struct fo_call *c, const struct reply *reply)
     c->asked_primary = true;
     if (reply->outcome == OUT_UNAVAILABLE)
         fo_down(f, reply->note ? reply->note : "unavailable");
-    if (reply->outcome == OUT_OK && changes_definitions(op->kind))
-        fo_mirror_changed(f);
+    if (reply->outcome == OUT_OK)
+        copy_change(f, op);
     if (op_info(op->kind)->away == AWAY_NOTICE) {
         fo_notice_primary_replied(c, reply);
     } else if (reply->outcome == OUT_UNAVAILABLE && !spool_refusal(f, op)) {

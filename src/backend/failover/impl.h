@@ -107,9 +107,11 @@ struct flow {
 
 struct mirror {
     bool busy;
-    bool changed;       /* something was written in the present pass */
-    uint64_t looked_ms; /* uv_now; 0 = the next chance is taken */
-    struct map128 seen; /* by the hash of the name: what the spool was told */
+    bool complete;       /* the present pass has read all queues of the primary */
+    uint64_t looked_ms;  /* when a pass began, as uv_now; 0 = the next one is due */
+    uint64_t pass;       /* the number of the present pass */
+    struct map128 seen;  /* by the hash of the name: what the spool was told */
+    struct map128 found; /* by the hash of the name: the last pass that found the queue */
     char after[LIMIT_QUEUE_NAME_BYTES];
     size_t after_len;
     struct op list, ops[MIRROR_PAGE];
@@ -212,7 +214,7 @@ enum flow_outcome fo_flow_outcome(const struct failover *f, uint64_t inner_seq);
 void fo_mirror_init(struct failover *f);
 void fo_mirror_start(struct failover *f); /* learns the numbers of the queues from the spool */
 void fo_mirror_wake(struct failover *f);
-void fo_mirror_changed(struct failover *f); /* the primary did a change of a queue or a rule */
+void fo_mirror_changed(struct failover *f); /* the primary has changed a queue */
 void fo_mirror_done(struct failover *f);
 /* The numbers of a queue in the primary and in the spool; 0 = the queue is not a copy. */
 uint32_t fo_queue_out(const struct failover *f, uint32_t number);

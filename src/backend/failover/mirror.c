@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies the queues of the primary to the spool: policy, pause, owner, attributes, description. So
- * the rules of a queue also apply during an outage, even after a restart within it. The queues are
- * read when the primary becomes available, when this node has changed one, and every MIRROR_MS;
- * only those that have changed since this process read them last are written.
+ * the rules of a queue also apply during an outage, even after a restart within it. A pass over the
+ * queues is due when the primary becomes available, when this node has changed a queue, and every
+ * MIRROR_MS. It writes the queues that have changed since this process read them last, and then
+ * reads the queues of the spool, for their numbers and to delete copies of deleted queues.
  *
  * A queue has another number in the spool. The number that it has in the primary is stored in the
  * spool in front of its description ("12 mail to customers"), and both directions are kept in
@@ -26,6 +27,7 @@ static const struct hash_key seen_key = {0x686f6c6466617374, 0x7175657565732121}
 void fo_mirror_init(struct failover *f)
 {
     map128_init(&f->mirror.seen);
+    map128_init(&f->mirror.found);
     map64_init(&f->mirror.to_primary);
     map64_init(&f->mirror.to_spool);
     arena_init(&f->mirror.notes);
@@ -36,6 +38,7 @@ void fo_mirror_done(struct failover *f)
     mem_free(f->mirror.page);
     f->mirror.page = NULL;
     map128_done(&f->mirror.seen);
+    map128_done(&f->mirror.found);
     map64_done(&f->mirror.to_primary);
     map64_done(&f->mirror.to_spool);
     arena_done(&f->mirror.notes);
@@ -106,29 +109,74 @@ uint32_t fo_queue_in(const struct failover *f, uint32_t number)
 }
 
 /* Without memory the number stays unknown, and requests that need it are refused. */
-static void learn(struct mirror *m, const struct queue_view *v)
+static void learn(struct mirror *m, const struct queue_view *v, uint32_t number)
 {
-    struct span rest;
-    uint32_t number = note_number(v->note, &rest);
-    if (number && map64_put(&m->to_primary, v->number, number) == 0)
+    if (map64_put(&m->to_primary, v->number, number) == 0)
         (void)!map64_put(&m->to_spool, number, v->number);
+}
+
+static void forget(struct mirror *m, const struct queue_view *v, uint32_t number)
+{
+    map64_drop(&m->to_primary, v->number);
+    map64_drop(&m->to_spool, number);
+    map128_drop(&m->seen, hash128_of(seen_key, v->name));
+    map128_drop(&m->found, hash128_of(seen_key, v->name));
+}
+
+static void learn_next(struct failover *f)
+{
+    struct mirror *m = &f->mirror;
+    bool more = m->page->queue_count == MIRROR_PAGE && !f->fanout.closing;
+    if (more)
+        pass_page(m, m->page);
+    finish(f);
+    if (more) {
+        learn_page(f);
+        return;
+    }
+    fo_rules_copy(f);
+    fo_mirror_wake(f);
+}
+
+static void removed_cb(void *ctx, const struct reply *reply)
+{
+    struct failover *f = ctx;
+    (void)reply;
+    if (--f->mirror.waiting == 0)
+        learn_next(f);
+}
+
+/* A copy of a queue that the primary no longer has is deleted, if it has no jobs. */
+static size_t learn_from(struct mirror *m)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < m->page->queue_count && i < MIRROR_PAGE; i++) {
+        const struct queue_view *v = &m->page->queues[i];
+        struct span rest;
+        uint32_t number = note_number(v->note, &rest);
+        bool there = map128_get(&m->found, hash128_of(seen_key, v->name)) == m->pass;
+        if (number && (there || !m->complete)) {
+            learn(m, v, number);
+        } else if (number) {
+            forget(m, v, number);
+            m->ops[n++] = (struct op){.kind = OP_QUEUE_DELETE,
+                                      .queue = {.name = v->name, .only_empty = true}};
+        }
+    }
+    return n;
 }
 
 static void learned_cb(void *ctx, const struct reply *reply)
 {
     struct failover *f = ctx;
     struct mirror *m = &f->mirror;
-    bool good = reply->outcome == OUT_OK && !f->fanout.closing;
-    for (uint32_t i = 0; good && i < reply->queue_count; i++)
-        learn(m, &reply->queues[i]);
-    if (good && reply->queue_count == MIRROR_PAGE) {
-        pass_page(m, reply);
-        learn_page(f);
-        return;
-    }
-    finish(f);
-    fo_rules_copy(f);
-    fo_mirror_wake(f);
+    m->page = reply->outcome == OUT_OK && !f->fanout.closing ? reply_copy(reply) : NULL;
+    m->waiting = m->page ? learn_from(m) : 0;
+    if (!m->page ||
+        (m->waiting > 0 && backend_submit(f->spool, m->ops, m->waiting, removed_cb, f) != 0))
+        finish(f);
+    else if (m->waiting == 0)
+        learn_next(f);
 }
 
 static void learn_page(struct failover *f)
@@ -174,18 +222,6 @@ static bool is_new(struct failover *f, const struct queue_view *v)
     return map128_put(&f->mirror.seen, name, print) == 0;
 }
 
-/* The spool is read for its numbers if it got a queue that it did not have. */
-static void pass_over(struct failover *f)
-{
-    struct mirror *m = &f->mirror;
-    finish(f);
-    m->after_len = 0;
-    if (m->changed && !f->fanout.closing)
-        learn_page(f);
-    else
-        fo_rules_copy(f);
-}
-
 static void next_page(struct failover *f)
 {
     struct mirror *m = &f->mirror;
@@ -193,10 +229,15 @@ static void next_page(struct failover *f)
     if (more)
         pass_page(m, m->page);
     finish(f);
-    if (more && f->up && !f->fanout.closing)
+    if (f->fanout.closing)
+        return;
+    if (more && f->up) {
         ask_page(f);
-    else
-        pass_over(f);
+        return;
+    }
+    m->complete = m->complete && !more;
+    m->after_len = 0;
+    learn_page(f);
 }
 
 /* A queue that the spool did not take is written again in the next pass. */
@@ -234,6 +275,8 @@ static void page_cb(void *ctx, const struct reply *reply)
     arena_reset(&m->notes);
     for (uint32_t i = 0; m->page && i < m->page->queue_count && i < MIRROR_PAGE; i++) {
         const struct queue_view *v = &m->page->queues[i];
+        if (map128_put(&m->found, hash128_of(seen_key, v->name), m->pass) != 0)
+            m->complete = false; /* no memory to know that it was found */
         if (!v->policy || !is_new(f, v))
             continue;
         m->ops[n] = put_op(m, v);
@@ -241,7 +284,6 @@ static void page_cb(void *ctx, const struct reply *reply)
         n++;
     }
     m->waiting = n;
-    m->changed = m->changed || n > 0;
     if (!m->page || (n > 0 && backend_submit(f->spool, m->ops, n, put_cb, f) != 0))
         finish(f);
     else if (n == 0)
@@ -263,12 +305,13 @@ void fo_mirror_wake(struct failover *f)
         return;
     m->looked_ms = now;
     m->after_len = 0;
-    m->changed = false;
+    m->pass++;
+    m->complete = true;
     ask_page(f);
 }
 
+/* The next health check begins the pass, so that many changes lead to one pass a second. */
 void fo_mirror_changed(struct failover *f)
 {
     f->mirror.looked_ms = 0;
-    fo_mirror_wake(f);
 }

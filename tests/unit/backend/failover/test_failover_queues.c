@@ -154,6 +154,30 @@ static void test_numbers_of_queues(void **state)
     fr_end();
 }
 
+/* A queue that was deleted in the primary is not known during the next outage. */
+static void test_a_deleted_queue(void **state)
+{
+    (void)state;
+    fr_begin();
+    fr_put_queue(SPAN_LITERAL("gone"), NULL, SPAN_LITERAL("orchestrator"));
+    fr_put_queue(SPAN_LITERAL("kept"), NULL, SPAN_LITERAL("orchestrator"));
+    struct op get = {.kind = OP_QUEUE_GET, .queue = {.name = SPAN_LITERAL("gone")}};
+    uint32_t number = fr_run(get)->queues[0].number;
+    fr_until_copied();
+    assert_int_equal(fr_run_at(fr.spool, get)->outcome, OUT_OK);
+    struct op delete = {.kind = OP_QUEUE_DELETE, .queue = {.name = SPAN_LITERAL("gone")}};
+    assert_int_equal(fr_run(delete)->outcome, OUT_OK);
+    fr_until_copied();
+    assert_int_equal(fr_run_at(fr.spool, get)->outcome, OUT_NO_QUEUE);
+    get.queue.name = SPAN_LITERAL("kept");
+    assert_int_equal(fr_run_at(fr.spool, get)->outcome, OUT_OK);
+    fr_outage();
+    assert_int_equal(
+        fr_run((struct op){.kind = OP_QUEUE_GET, .queue = {.number = number}})->outcome,
+        OUT_UNAVAILABLE);
+    fr_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_a_queue_is_created_although_replies_are_lost),
         cmocka_unit_test(test_a_key_that_no_job_holds),
         cmocka_unit_test(test_numbers_of_queues),
+        cmocka_unit_test(test_a_deleted_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
