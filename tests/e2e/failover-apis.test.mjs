@@ -66,6 +66,7 @@ describe('the table of an outage', { concurrency: false }, () => {
     spooled.push(String(json.id ?? json.job_id));
     return json;
   };
+  const command = (...words) => spawnSync(binary, ['alerts', ...words, '--server', server.url], { encoding: 'utf8' });
   const item = (more) => ({ payload: { n: 1 }, ...more });
   const fresh = (() => {
     let n = 0;
@@ -203,6 +204,10 @@ describe('the table of an outage', { concurrency: false }, () => {
     assert.deepEqual(alerts.map(({ name, on, raised_count: raised }) => [name, on, raised]), [['outage', 'failover', 1]]);
     assert.equal(done(await api.get('/v1/alerts/outage')).raised[0].queue, null);
     refused(await api.get('/v1/alerts/died'));
+    for (const words of [[], ['--json']]) {
+      const list = command(...words);
+      assert.deepEqual([list.status, /outage/.test(list.stdout), /part is missing/.test(list.stderr)], [0, true, words.length === 0]);
+    }
     isPartial(await api.get('/v1/notices'));
   });
   row('`/v1`: `allow` and `report` of a breaker: this node decides with its own breakers', 'spool', async () => {
@@ -437,7 +442,6 @@ describe('the table of an outage', { concurrency: false }, () => {
     assert.ok(receiver.requests.every(({ headers }) => headers['holdfast-signature']));
     assert.equal(done(await api.get('/v1/alerts/outage')).raised_count, 0);
     assert.match((await api.patch('/v1/alerts/outage', { queue: 'mail' })).json.detail, /queue must be \*/);
-    const command = (...words) => spawnSync(binary, ['alerts', ...words, '--server', server.url], { encoding: 'utf8' });
     assert.match(command('create', 'again', '--on', 'failover').stdout, /failover/);
     assert.match(command().stdout, /again +failover +\*/);
     api.close();
