@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "core/validate.h"
 
 void answer_begin(struct http_exchange *x, struct json_writer *w)
@@ -45,6 +46,16 @@ void answer_end_page(struct http_exchange *x, struct json_writer *w, uint64_t to
     json_write_array_end(w);
     http_answer_header(x, "X-Total-Count", span_of(text, (size_t)len));
     answer_end(x, w, 200);
+}
+
+void answer_mark_spooled(struct http_exchange *x)
+{
+    http_answer_header(x, "Holdfast-Spooled", SPAN_LITERAL("true"));
+}
+
+void answer_mark_partial(struct http_exchange *x)
+{
+    http_answer_header(x, "Holdfast-Partial", SPAN_LITERAL("true"));
 }
 
 struct field_reader reader_of(const struct broker *b, struct http_exchange *x, struct fields table,
@@ -111,16 +122,35 @@ void call_error(struct call *c, int error)
     refuse(c, &p);
 }
 
-static void note_change(struct call *c, const struct reply *reply)
+void call_note_reply(struct call *c, const struct reply *reply)
 {
     if (reply->outcome == OUT_OK && !op_is_query(reply->kind))
         c->changed = true;
+    if (reply->spooled && !c->spooled)
+        answer_mark_spooled(c->x);
+    if (reply->left_out && !c->partial)
+        answer_mark_partial(c->x);
+    c->spooled = c->spooled || reply->spooled;
+    c->partial = c->partial || reply->left_out != 0;
+}
+
+bool store_is_missing(const struct broker *b)
+{
+    struct backend_figures f;
+    broker_backend_figures(b, &f);
+    return f.has_spool && !f.primary_up;
+}
+
+void call_write_partial(const struct call *c, struct json_writer *w)
+{
+    if (c->partial)
+        write_bool(w, "partial", true);
 }
 
 static void call_reply(void *ctx, const struct reply *reply)
 {
     struct call *c = ctx;
-    note_change(c, reply);
+    call_note_reply(c, reply);
     if (reply->outcome == OUT_OK)
         c->done(c, reply);
     else if (c->refused)
@@ -163,7 +193,7 @@ static void line_reply(void *ctx, const struct reply *reply)
     struct call *c = ctx;
     struct call_line *l = c->line;
     struct call *next = c->next; /* the call is freed when it has been answered */
-    note_change(c, reply);
+    call_note_reply(c, reply);
     l->first = l->step(c, reply) ? c : next;
     line_go(l);
 }

@@ -25,6 +25,13 @@ void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
 void answer_end_page(struct http_exchange *x, struct json_writer *w, uint64_t total);
 /* Sends a problem for an operating error (-ERR_NOMEM …). */
 void answer_error(struct http_exchange *x, int error);
+/* The headers of an answer whose job is in the spool of this node, and of one in which the part of
+ * a store is missing. Once for each answer. */
+void answer_mark_spooled(struct http_exchange *x);
+void answer_mark_partial(struct http_exchange *x);
+
+/* Whether this node works on its spool: what it shows lacks the part of the shared store. */
+bool store_is_missing(const struct broker *b);
 
 /* ---- requests ---- */
 
@@ -62,6 +69,8 @@ struct call {
                         answered */
     const struct problem_terms *terms; /* terms of the API for its problems; NULL = those of /v1 */
     bool changed;                      /* an earlier step changed something, which is not undone */
+    bool spooled; /* call_note_reply: a job of this request is in the spool */
+    bool partial; /* call_note_reply: the part of a store is missing in the answer */
     void *more;                        /* for the handler */
     struct call_line *line;            /* the line that it is in; NULL = none */
     struct call *next;
@@ -76,11 +85,16 @@ static inline void *call_more(struct call *c, size_t size)
     return c ? call_more_new(c, size) : NULL;
 }
 /* Submits c->op. Unless `refused` is set, an outcome other than OUT_OK is answered with its
- * problem. This function and call_line note that a step changed something; callers that submit a
- * step in another way set `changed` themselves. */
+ * problem. */
 void call_submit(struct call *c);
 /* Submits c->op. `fn` gets the call and the reply, whatever the outcome is. */
 void call_ask(struct call *c, broker_reply_fn fn);
+/* Notes what a reply says about the whole answer: that something was changed, that a job went to
+ * the spool, that a part is missing; the latter two also as headers. call_submit and call_line do
+ * this; code that submits an operation in another way calls it with the reply. */
+void call_note_reply(struct call *c, const struct reply *reply);
+/* Writes "partial": true if the part of a store is missing. */
+void call_write_partial(const struct call *c, struct json_writer *w);
 /* Sets *ret to the problem of a refusal, in the terms of the API. */
 void call_problem(const struct call *c, const struct reply *reply, struct problem *ret);
 /* Answers with the problem of a refusal; with `unknown` if something was changed and

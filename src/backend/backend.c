@@ -12,6 +12,8 @@
 #include "backend/redis/redis.h"
 #include "base/check.h"
 
+typedef int (*check_fn)(const char *rest, const struct backend_config *config,
+                        struct err_note *note);
 typedef int (*open_fn)(const char *rest, const struct backend_config *config, struct backend **ret,
                        struct err_note *note);
 
@@ -36,13 +38,15 @@ static const struct scheme {
     const char *name; /* with its colon */
     const char *form; /* as users write it, for notes */
     open_fn open;
+    check_fn check; /* NULL = it is not a server */
 } schemes[] = {
-    {"sqlite:", "sqlite:DIR", open_sqlite},
-    {"memory:", "memory:", open_memory},
-    {"postgres:", "postgres://USER:PASSWORD@HOST/DATABASE", backend_open_postgres},
-    {"postgresql:", "postgresql://…", backend_open_postgres},
-    {"redis:", "redis://USER:PASSWORD@HOST:PORT/DB", backend_open_redis},
-    {"rediss:", "rediss://…", backend_open_rediss},
+    {"sqlite:", "sqlite:DIR", open_sqlite, NULL},
+    {"memory:", "memory:", open_memory, NULL},
+    {"postgres:", "postgres://USER:PASSWORD@HOST/DATABASE", backend_open_postgres,
+     backend_check_postgres},
+    {"postgresql:", "postgresql://…", backend_open_postgres, backend_check_postgres},
+    {"redis:", "redis://USER:PASSWORD@HOST:PORT/DB", backend_open_redis, backend_check_redis},
+    {"rediss:", "rediss://…", backend_open_rediss, backend_check_rediss},
 };
 
 #define SCHEME_COUNT (sizeof schemes / sizeof schemes[0])
@@ -98,6 +102,13 @@ int backend_open(const char *url, const struct backend_config *config, struct ba
         return err_note_set(note, -ERR_INVALID, "node %u is out of range: 0 to %u", config->node,
                             ID_NODE_MAX);
     return scheme->open(url + strlen(scheme->name), config, ret, note);
+}
+
+int backend_check(const char *url, const struct backend_config *config, struct err_note *note)
+{
+    const struct scheme *scheme = scheme_find(url);
+    bool server = scheme && scheme->check;
+    return server ? scheme->check(url + strlen(scheme->name), config, note) : 0;
 }
 
 int backend_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
@@ -198,7 +209,7 @@ bool backend_leads_any(const struct backend *b)
     const struct backend *part;
     unsigned number;
     if (!b->ops->part)
-        return backend_leads(b);
+        return b->ops->own_outbox || backend_leads(b);
     for (unsigned i = 0; (part = b->ops->part(b, i, &number)); i++) {
         if (backend_leads_any(part))
             return true;

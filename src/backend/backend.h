@@ -77,6 +77,11 @@ struct backend_config {
  * during recovery. On failure the note (may be NULL) contains the reason. */
 MUST_CHECK int backend_open(const char *url, const struct backend_config *config,
                             struct backend **ret, struct err_note *note);
+/* Whether backend_open would find a server that it can use: connects, checks what backend_open
+ * checks, and disconnects. Blocks, uses no loop of the config, and may be called on any thread. 0,
+ * also for a store that is not a server; or the error of backend_open. */
+MUST_CHECK int backend_check(const char *url, const struct backend_config *config,
+                             struct err_note *note);
 
 typedef void (*backend_reply_fn)(void *ctx, const struct reply *reply);
 /* -ERR_CLOSED after backend_close was called, -ERR_NOMEM: no op was taken and nothing is called
@@ -212,8 +217,8 @@ bool backend_store(const struct backend *b, unsigned index, struct backend_store
 /* Whether at least one of the stores would answer a query now: it is connected and does not wait
  * for its disk. Asking costs nothing and does not block. */
 bool backend_answers(const struct backend *b);
-/* Whether this node is the leader on at least one of the stores, and therefore has notices to
- * deliver. */
+/* Whether this node has notices to deliver: it is the leader on at least one of the stores, or has
+ * an outbox whose notices it always delivers. */
 bool backend_leads_any(const struct backend *b);
 /* The store's clock, which is the one that counts, minus this machine's clock, as far as known. A
  * delay starts at the time of the store's clock. */

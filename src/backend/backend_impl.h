@@ -27,6 +27,7 @@ struct backend_ops {
 
     unsigned (*caps)(const struct backend *b);
     bool (*leads)(const struct backend *b); /* NULL = always */
+    bool own_outbox; /* it has notices that this node delivers whether it leads or not */
     void (*figures)(const struct backend *b, struct backend_figures *ret);
     /* *ret is zeroed except for `up`. NULL = the backend knows nothing about nodes. */
     void (*cluster)(const struct backend *b, struct backend_cluster *ret);

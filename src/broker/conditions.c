@@ -396,7 +396,8 @@ static void rules_reply(void *ctx, const struct reply *r)
     c->rules_at = c->now.mono;
     for (uint32_t i = 0; c->rules && i < r->alert_count; i++) {
         const struct alert_view *v = &r->alerts[i];
-        if (!alert_is_condition(v->rule.on) || (!v->rule.enabled && v->raised_count == 0))
+        if (!alert_is_condition(v->rule.on) || alert_is_of_node(v->rule.on) ||
+            (!v->rule.enabled && v->raised_count == 0))
             continue;
         if (rule_take(c, v, &c->rules[c->rule_count]))
             c->rule_count++;

@@ -72,7 +72,8 @@ void event_of_notice(struct event_view *ret, const struct notice_view *from,
         .has_value = about_alert(kind),
         .value = n->value,
         .limit = n->mark,
-        .error = n->job_seq ? (struct span){NULL, 0} : n->text,
+        .error = n->job_seq || about_alert(kind) ? (struct span){NULL, 0} : n->text,
+        .detail = about_alert(kind) ? n->text : (struct span){NULL, 0},
     };
     if (job)
         job_texts_set(&ret->job, &job->extra);
@@ -177,4 +178,5 @@ void event_members_write(struct json_writer *w, const struct event_view *v)
     if (v->version)
         put_uint(w, "version", v->version);
     put_text(w, "error", v->error);
+    put_text(w, "detail", v->detail);
 }

@@ -35,6 +35,7 @@ struct event_view {
     struct span key;       /* of the key-value store, encoded */
     uint64_t version;      /* of the key */
     struct span error;     /* of a schedule that failed */
+    struct span detail;    /* of an alert on failover: which node, and why */
 };
 
 /* Both borrow what they are given. */

@@ -7,6 +7,7 @@
 #include "api/api.h"
 #include "base/suggest.h"
 #include "config/table.h"
+#include "core/alerts/webhook.h"
 #include "net/net.h"
 
 /* ---- values as one text: defaults, environment, flags ---- */
@@ -370,10 +371,28 @@ static int redis_check(const struct config *c, struct err_note *note)
     return 0;
 }
 
+static int failover_alert_check(const struct config *c, bool has_primary, struct err_note *note)
+{
+    struct webhook_url url;
+    struct err_note why = {""};
+    if (!*c->failover.alert_url)
+        return 0;
+    if (!has_primary)
+        return err_note_set(note, -ERR_INVALID,
+                            "failover.alert_url needs failover.primary or "
+                            "queue_settings.use_redis: without failover there is nothing to "
+                            "report");
+    if (webhook_url_parse(span_text(c->failover.alert_url), &url, &why) != 0)
+        return err_note_set(note, -ERR_INVALID, "failover.alert_url: %.200s", why.text);
+    return 0;
+}
+
 static int failover_resolve(struct config *c, struct err_note *note)
 {
     struct buf url;
     const char *primary = c->redis.use ? c->redis.url : c->failover.primary;
+    if (failover_alert_check(c, *primary != '\0', note) != 0)
+        return -ERR_INVALID;
     if (!*primary)
         return 0;
     if (*c->backend)

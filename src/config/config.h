@@ -74,6 +74,7 @@ struct config_dispatch {
 struct config_failover {
     const char *primary; /* as configured; may hold a password: never log it; "" = none */
     uint32_t health_check_ms;
+    const char *alert_url; /* webhook of the failover rule that is created; "" = none */
     /* the store to open; NULL = no failover */
     const char *primary_url, *spool_url;
     uint32_t timeout_ms;

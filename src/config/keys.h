@@ -72,6 +72,12 @@
     X("failover.health_check_ms", MS, failover.health_check_ms, "2s", 1, CONFIG_TIMEOUT_MAX,       \
       "MS", 0,                                                                                     \
       "the shared store counts as unavailable if it does not answer for this long")                \
+    X("failover.alert_url", TEXT, failover.alert_url, "", 0, LIMIT_URL_BYTES, "URL",             \
+      CONFIG_SECRET,                                                                               \
+      "the webhook of the alert rule `failover`, which reports when a node begins to work on "     \
+      "its spool and when the shared store is available again. The rule is created if no "         \
+      "rule of this name exists, and then belongs to you (`holdfast alerts`); empty "              \
+      "creates none")                                                                              \
     X("hosts", LIST, hosts, "", 0, 256, "NAME", 0,                                                 \
       "names, besides the loopback names, that are accepted in the Host header of a "              \
       "request, without port")                                                                     \

@@ -140,7 +140,8 @@ void ops_alert_edge(struct ops *o, const struct op *op, struct reply *r)
                                .alert = a->name,
                                .queue = want->queue,
                                .value = want->value,
-                               .mark = want->mark};
+                               .mark = want->mark,
+                               .text = validate_cut(want->text, LIMIT_NOTICE_TEXT_BYTES)};
     if (!o->store->alert_commit(o, &rec, a->target.len ? &n : NULL))
         reply_nomem(o, r);
 }

@@ -96,9 +96,10 @@ enum op_class {
     CLASS_INTERNAL /* never submitted */
 };
 
-/* What a node does with an operation while the shared store does not answer: it refuses it; its own
- * spool answers; the store that has the job answers; both are asked. */
-enum op_away { AWAY_REFUSED, AWAY_SPOOLED, AWAY_BY_JOB, AWAY_BOTH };
+/* What a node does with an operation while the shared store does not answer: it refuses it; its
+ * spool answers; the store that has the job answers; both are asked; the store that has the notice
+ * answers. */
+enum op_away { AWAY_REFUSED, AWAY_SPOOLED, AWAY_BY_JOB, AWAY_BOTH, AWAY_NOTICE };
 
 /* What is known of each kind of operation. */
 struct op_info {
@@ -374,6 +375,7 @@ struct op_alert_edge {
     struct span queue; /* empty = the whole server */
     bool raised;
     uint64_t value, mark;
+    struct span text; /* for the notice; may be empty, and is cut */
 };
 
 /* list */
@@ -938,7 +940,8 @@ struct reply {
     struct wall_time run_at; /* of the job: when it may run, or run again */
     int64_t retry_ms;        /* OUT_RATE_LIMIT: from now */
     /* queue_list, breaker_list, alert_list, notice_take: stores whose part is missing, 1 << number
-     * each; behind failover the shared one, while the spool answers a list for it */
+     * each; behind failover also in the reply to any other query that the spool answers while the
+     * shared store does not, whatever its outcome */
     uint64_t left_out;
     const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
 #ifdef HF_TEST_HOOKS

@@ -108,8 +108,8 @@ static int open_default(const struct config *c, const struct backend_config *bas
         return err_note_set(note, -ERR_INVALID,
                             "dispatch cannot be combined with failover; keep one of them");
     if (f->primary_url)
-        return backend_open_failover_urls(f->primary_url, f->spool_url, f->timeout_ms, base, ret,
-                                          note);
+        return backend_open_failover_urls(f->primary_url, f->spool_url, f->timeout_ms, f->alert_url,
+                                          base, ret, note);
     if (own.dispatches && strncmp(c->backend_url, "postgres", 8) != 0)
         return err_note_set(note, -ERR_INVALID,
                             "dispatch.high and dispatch.low need a store on PostgreSQL: write "

@@ -342,6 +342,36 @@ static void edges(struct env *e)
     EXPECT_INT(events[0].seq, 0);
 }
 
+/* A rule on failover is about a node: its edges name no queue, and their text is in the notices. */
+static void failover_edges(struct env *e)
+{
+    static char text[LIMIT_NOTICE_TEXT_BYTES + 100];
+    memset(text, 'x', sizeof text);
+    struct op edge = edge_op("f", "", true, 3);
+    EXPECT_OUT(rule_put(e, "f", rule_of(ALERT_FAILOVER, "q*")), OUT_INVALID);
+    EXPECT_OUT(rule_put(e, "f", rule_of(ALERT_FAILOVER, "*")), OUT_OK);
+    EXPECT_INT(rule_get(e, "f")->rule.on, ALERT_FAILOVER);
+    edge.alert_edge.mark = 0;
+    edge.alert_edge.text = SPAN_LITERAL("node 9: no answer");
+    EXPECT_OUT(run(e, edge), OUT_OK);
+    EXPECT_OUT(run(e, edge), OUT_OK); /* once */
+    EXPECT_INT(rule_get(e, "f")->raised_count, 1);
+    EXPECT_TEXT(rule_get(e, "f")->raised[0].queue, "");
+    edge.alert_edge.raised = false;
+    edge.alert_edge.text = span_of(text, sizeof text);
+    EXPECT_OUT(run(e, edge), OUT_OK);
+    EXPECT_INT(rule_get(e, "f")->raised_count, 0);
+    const struct reply *r = outbox(e);
+    EXPECT_INT(r->notice_count, 2);
+    EXPECT_INT(r->notices[0].notice.on, ALERT_FAILOVER);
+    EXPECT_INT(r->notices[0].notice.edge, EDGE_RAISED);
+    EXPECT_INT(r->notices[0].notice.value, 3);
+    EXPECT_TEXT(r->notices[0].notice.queue, "");
+    EXPECT_TEXT(r->notices[0].notice.text, "node 9: no answer");
+    EXPECT_INT(r->notices[1].notice.edge, EDGE_CLEARED);
+    EXPECT_INT(r->notices[1].notice.text.len, LIMIT_NOTICE_TEXT_BYTES);
+}
+
 static void changed_rule_starts_again(struct env *e)
 {
     struct alert_rule r = rule_of(ALERT_DEEP, "*");
@@ -642,6 +672,8 @@ static const struct conform_case cases[] = {
     CASE("ORC-18 notices: a job that dies right after the rule was set", death_right_after_the_rule,
          .flags = EXACT, .needs = NEEDS_KV),
     CASE("NOM-11 PDQ-5 alerts: both edges, once, and as events", edges, .flags = EXACT),
+    CASE("PDQ-7 alerts: a rule on failover, both edges with their text", failover_edges,
+         .flags = EXACT),
     CASE("NOM-11 alerts: a changed condition starts again", changed_rule_starts_again),
     CASE("ORC-18 notices: taken, held, failed, due again, delivered", deliveries, .flags = EXACT),
     CASE("ORC-18 notices: given up, delivered again, discarded", given_up, .flags = EXACT),

@@ -298,10 +298,11 @@ static struct op rule_op(const char *name, const struct alert_rule *rule)
 
 static void alerts(struct env *e)
 {
-    struct alert_rule dead, share, idle;
+    struct alert_rule dead, share, idle, failover;
     alert_rule_default(ALERT_DEAD, &dead);
     alert_rule_default(ALERT_ERROR_SHARE, &share);
     alert_rule_default(ALERT_NO_CLAIM, &idle);
+    alert_rule_default(ALERT_FAILOVER, &failover);
     dead.url = SPAN_LITERAL("http://hooks.example/in");
     TELLS(run(e, rule_op("a", &dead)), "ok created");
     const char *before = world(e);
@@ -328,6 +329,10 @@ static void alerts(struct env *e)
     RULE(share, min_ends, 0, "invalid: min_ends is 0; it must be between 1 and 4294967295;");
     RULE(share, with_payload, true,
          "invalid: with_payload has no meaning for an alert on error_share;");
+    RULE(failover, queue, SPAN_LITERAL("q"),
+         "invalid: queue must be * for an alert on failover, which is about a node and not about "
+         "queues;");
+    RULE(failover, percent, 5, "invalid: percent has no meaning for an alert on failover;");
     RULE(idle, after_ms, 999, "invalid: after_ms is 999; it must be between 1000 and 86400000;");
     struct op good = rule_op("a", &dead);
     WITH(alert.rule, NULL, "invalid: on is not a kind of alert;");

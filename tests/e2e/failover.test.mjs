@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PDQ-6, PDQ-7, PDQ-10: failover from a shared store to the spool of a node, and back. PostgreSQL stands for
-// any shared store; a small proxy between it and the server is the network that fails. Runs itself below
+// PDQ-6, PDQ-7, PDQ-10: failover from a shared store to the spool of a node, and back. PostgreSQL is the example of
+// a shared store; a small proxy between it and the server is the network that fails. Runs itself below
 // scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -24,7 +24,7 @@ function sql(text) {
   return run.stdout.trim();
 }
 
-const away = async (api) => (await api.get('/v1/server')).json.failover.primary_up === false;
+const unavailable = async (api) => (await api.get('/v1/server')).json.failover.primary_up === false;
 const back = async (api) => {
   const { failover } = (await api.get('/v1/server')).json;
   return failover.primary_up && failover.spool_jobs === 0;
@@ -33,8 +33,8 @@ const back = async (api) => {
 describe('failover', { concurrency: false }, () => {
   const proxy = new PostgresProxy();
   const servers = [];
-  // The proxy is part of this process, which may have to wait for its turn: only a connection that is cut is a sign that
-  // the store is away, not an answer that is late.
+  // The proxy is part of this process, which may have to wait for the processor: only a connection that is cut shows that
+  // the store is unavailable, not an answer that is late.
   const patient = { HOLDFAST_FAILOVER_HEALTH_CHECK_MS: '5m', HOLDFAST_TIMEOUTS_BACKEND_MS: '5m' };
   const start = async (options) => {
     const server = await startServer({ backend: '', ...options, env: patient });
@@ -47,7 +47,7 @@ describe('failover', { concurrency: false }, () => {
     await proxy.cut();
   });
 
-  test('PDQ-7 PDQ-10 work goes on while the shared store is away, and flows back', async () => {
+  test('PDQ-7 PDQ-10 work continues while the shared store is unavailable, and the jobs are moved to it afterwards', async () => {
     const server = await start({ args: ['--node', '9', '--failover-primary', proxy.url('go')] });
     const api = new Client(server);
     const post = (words, headers) => api.post('/v1/queues/q/jobs', words, { headers });
@@ -61,15 +61,15 @@ describe('failover', { concurrency: false }, () => {
     assert.match((await api.get('/metrics')).text, /^holdfast_metrics_stores_left_out 0$/m);
     const upSince = (await api.get('/v1/cluster')).json.failover.since;
     await proxy.cut();
-    await until('the server notices', () => away(api));
-    // Plain jobs are taken, on the disk of this node, and handed out.
+    await until('the server notices', () => unavailable(api));
+    // Jobs without keys are accepted, on the disk of this node, and given to workers.
     const made = (await post([1, 2, 3].map((n) => ({ payload: n, priority: n === 3 ? 5 : 0 })))).json.jobs;
     assert.ok(made.every((job) => job.spooled === true && job.created));
     const later = (await post({ payload: 'later', delay_ms: 3_600_000 })).json;
     const { json: got } = await api.post('/v1/queues/q/claim', { count: 1 });
     assert.equal(got.jobs[0].id, made[2].id);
     assert.equal((await api.post(`/v1/jobs/${made[2].id}/ack`, { token: got.jobs[0].token })).status, 200);
-    // What only the shared store can keep is refused, with a time to come back.
+    // What only the shared store can decide is refused, with a time to try again.
     for (const answer of [
       await post({ payload: 1, unique: 'u' }),
       await post({ payload: 1 }, { 'Idempotency-Key': 'k' }),
@@ -86,10 +86,10 @@ describe('failover', { concurrency: false }, () => {
     assert.match(metrics, /^holdfast_spool_jobs 3$/m);
     assert.match(metrics, /^holdfast_failover_active 1$/m);
     assert.match(metrics, /^holdfast_backend_up 1$/m);
-    // HF-12 The figures by queue are the spool's, and the page says what they lack.
+    // HF-12 The figures by queue are those of the spool, and the page says what is missing.
     assert.match(metrics, /^holdfast_queue_depth\{queue="q",state="ready"\} 2$/m);
     assert.match(metrics, /^holdfast_metrics_stores_left_out 1$/m);
-    // Requests are still to be sent here; what is wrong can be seen.
+    // The node is ready for requests, and shows what is wrong.
     const { primary_up, since, spool_jobs } = (await api.get('/v1/server')).json.failover;
     assert.deepEqual([primary_up, spool_jobs], [false, 3]);
     assert.ok(since > upSince);
@@ -103,9 +103,9 @@ describe('failover', { concurrency: false }, () => {
     assert.ok(seen.backend.last_error);
     assert.equal(seen.backends, undefined);
     assert.equal(sql('SELECT count(*) FROM go.job'), '1');
-    // Back: the same ids, in the shared store.
+    // Afterwards the shared store has the jobs under the same ids.
     await proxy.restore();
-    await until('the jobs have flowed back', () => back(api));
+    await until('the jobs were moved', () => back(api));
     assert.deepEqual((await api.get('/readyz')).json, { status: 'ready' });
     assert.match((await api.get('/metrics')).text, /^holdfast_failover_active 0$/m);
     assert.match((await api.get('/metrics')).text, /^holdfast_metrics_stores_left_out 0$/m);
@@ -125,19 +125,29 @@ describe('failover', { concurrency: false }, () => {
     assert.match(server.stderr, /primary_back/);
   });
 
-  test('PDQ-7 a kill in the middle of flowing back loses nothing and doubles nothing', async () => {
+  test('PDQ-7 a kill while jobs are moved loses no job and duplicates none', async () => {
     const data = temporaryDirectory();
     const args = ['--node', '7', '--failover-primary', proxy.url('kill')];
     let server = await start({ data, args });
     let api = new Client(server);
     await proxy.cut();
-    await until('the server notices', () => away(api));
+    await until('the server notices', () => unavailable(api));
     const jobs = Array.from({ length: 400 }, (_, n) => ({ payload: { n } }));
     const made = (await api.post('/v1/queues/q/jobs', jobs)).json.jobs;
     assert.ok(made.every((job) => job.spooled));
-    // The first batches arrive; then the answers get lost, and the server is killed.
+    // The APIs create their queues with these, in the spool and then in PostgreSQL.
+    const others = [];
+    for (let n = 0; n < 50; n++) {
+      const message = await api.post('/keyval/api/queue/enqueue', { value: n, options: { queue: `kv-${n % 5}` } });
+      const task = await api.post('/api/tasks', { name: 'mail', queue: `t${n % 5}` });
+      for (const { status, text, json } of [message, task]) {
+        assert.ok(status < 300 && json.spooled, text);
+        others.push(json.id);
+      }
+    }
+    // The first batches arrive; then the replies are lost, and the server is killed.
     await proxy.restore();
-    await until('some have flowed back', () => Number(sql('SELECT count(*) FROM kill.job')) > 0);
+    await until('some were moved', () => Number(sql('SELECT count(*) FROM kill.job')) > 0);
     proxy.deaf = true;
     await killServer(server);
     api.close();
@@ -145,8 +155,13 @@ describe('failover', { concurrency: false }, () => {
     await proxy.restore();
     server = await start({ data, args });
     api = new Client(server);
-    await until('all have flowed back', () => back(api));
-    assert.equal(sql('SELECT count(*) FROM kill.job'), '400');
+    await until('all were moved', () => back(api));
+    assert.equal(sql('SELECT count(*) FROM kill.job'), '500');
+    assert.equal(sql("SELECT string_agg(DISTINCT owner, ',') FROM kill.queues WHERE name ~ '^(kv|tasks)'"), 'keyval,tasks');
+    for (const id of others) assert.equal((await api.get(`/v1/jobs/${id}`)).json.state, 'ready');
+    const { tasks } = (await api.post('/api/tasks/claim', { queue: 't0', count: 100 })).json;
+    assert.equal(new Set(tasks.map((task) => task.id)).size, 10);
+    assert.ok(tasks.every((task) => others.includes(task.id)));
     const ran = new Map();
     for (;;) {
       const { json } = await api.post('/v1/queues/q/claim', { count: 100 });
@@ -161,7 +176,7 @@ describe('failover', { concurrency: false }, () => {
     await stopServer(server);
   });
 
-  test('PDQ-7 away at the start: it starts, works, and flows back', async () => {
+  test('PDQ-7 unavailable at the start: the node starts, works, and moves its jobs later', async () => {
     await proxy.cut();
     const server = await start({ args: ['--failover-primary', proxy.url('late')] });
     const api = new Client(server);
@@ -170,15 +185,15 @@ describe('failover', { concurrency: false }, () => {
     await logged(server, / warn primary_not_reached/);
     const { status, json } = await api.get('/readyz');
     assert.deepEqual([status, json.status], [200, 'degraded']);
-    assert.equal((await api.get('/v1/cluster')).json.backend.last_error, 'nobody listens at its address');
+    assert.equal((await api.get('/v1/cluster')).json.backend.last_error, 'no server listens at its address');
     await proxy.restore();
-    await until('the job has flowed back', () => back(api));
+    await until('the job was moved', () => back(api));
     assert.equal(sql('SELECT seq FROM late.job'), String(job.seq));
     api.close();
     await stopServer(server);
   });
 
-  test('PDQ-7 one that answers and cannot be used is an error at the start', async () => {
+  test('PDQ-7 a server that answers and cannot be used is an error at the start', async () => {
     sql("CREATE ROLE guarded LOGIN PASSWORD 'right'");
     const url = proxy.url('no').replace('holdfast@', 'guarded:s3cret@').replace('/postgres?', '/nowhere?');
     const error = await start({ args: ['--failover-primary', url] }).then(

@@ -5,7 +5,8 @@
 # start threads also run under the thread sanitizer.
 source "$(dirname "$0")/tap.bash"
 
-threads='backend/local/test_applier backend/local/test_backup backend/failover/test_failover backend/local/journal/test_journal
+threads='backend/local/test_applier backend/local/test_backup backend/failover/test_failover
+  backend/failover/test_failover_alerts backend/failover/test_failover_queues backend/local/journal/test_journal
   backend/local/test_local backend/local/sqlite/test_store backend/local/sqlite/test_store_read cli/bench/test_bench_run'
 
 # unit HOW PRESET NAME COMMAND…: HOW is ahead (start it) or cases (count its cases). The names come from

@@ -48,6 +48,7 @@ static void list_reply(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct json_writer w;
+    call_note_reply(c, r);
     if (!keyval_queue_read(c, r))
         return;
     answer_begin(c->x, &w);

@@ -121,6 +121,7 @@ static void create_queue(struct call *c)
 static void enqueue_reply(void *ctx, const struct reply *reply)
 {
     struct call *c = ctx;
+    call_note_reply(c, reply);
     bool made =
         reply->kind == OP_QUEUE_PUT && (reply->outcome == OUT_OK || reply->outcome == OUT_EXISTS);
     if (made) {

@@ -131,6 +131,8 @@ static void enqueued(struct call *c, const struct reply *r)
     json_write_object(&w);
     write_bool(&w, "ok", true);
     write_id(&w, "id", r->id_hi, r->seq);
+    if (c->spooled)
+        write_bool(&w, "spooled", true);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -404,8 +406,9 @@ void keyval_nack_handle(void *ctx, struct http_exchange *x)
 
 /* ---- counts ---- */
 
-static void write_stats(struct http_exchange *x, const struct queue_counts *n)
+static void write_stats(struct call *c, const struct queue_counts *n)
 {
+    struct http_exchange *x = c->x;
     struct json_writer w;
     uint64_t pending = n->by_state[STATE_READY] + n->by_state[STATE_SCHEDULED];
     uint64_t processing = n->by_state[STATE_RUNNING], dlq = n->by_state[STATE_DEAD];
@@ -415,6 +418,7 @@ static void write_stats(struct http_exchange *x, const struct queue_counts *n)
     write_uint(&w, "processing", processing);
     write_uint(&w, "dlq", dlq);
     write_uint(&w, "total", pending + processing + dlq);
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(x, &w, 200);
 }
@@ -423,8 +427,9 @@ static void stats_reply(void *ctx, const struct reply *r)
 {
     static const struct queue_counts nothing;
     struct call *c = ctx;
+    call_note_reply(c, r);
     if (keyval_queue_read(c, r))
-        write_stats(c->x, r->queue_count > 0 ? &r->queues[0].counts : &nothing);
+        write_stats(c, r->queue_count > 0 ? &r->queues[0].counts : &nothing);
 }
 
 void keyval_stats_handle(void *ctx, struct http_exchange *x)

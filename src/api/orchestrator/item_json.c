@@ -204,14 +204,13 @@ static void write_times(struct json_writer *w, const struct job_view *v, struct 
     write_time(w, "updated_at", updated);
 }
 
-void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
-                    bool with_token)
+void orc_item_members(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                      bool with_token)
 {
     struct orc_attributes attributes;
     char uuid[ID_UUID_BYTES];
     id_uuid(id_make(v->job.id_hi, v->job.seq), uuid);
     orc_attributes_read(v->extra.attributes, &attributes);
-    json_write_object(w);
     write_text(w, "id", uuid);
     write_uint(w, "queue_id", v->job.queue);
     orc_write_text(w, "reference", v->extra.unique);
@@ -227,6 +226,13 @@ void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall
     write_lease(w, v, now, with_token);
     orc_write_number(w, "job_id", v->holder.seq ? (int64_t)v->holder.seq : -1);
     write_times(w, v, attributes.noted_at);
+}
+
+void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                    bool with_token)
+{
+    json_write_object(w);
+    orc_item_members(w, v, now, with_token);
     json_write_object_end(w);
 }
 

@@ -38,30 +38,33 @@ bool orc_path_item(struct http_exchange *x, struct job_ref *ret)
 
 /* ---- looking ---- */
 
-static void answer_item(struct call *c, const struct reply *r, unsigned status)
+static void show(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     if (!orc_owned(c, r))
         return;
     answer_begin(c->x, &w);
     orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
-    answer_end(c->x, &w, status);
-}
-
-static void show(struct call *c, const struct reply *r)
-{
-    answer_item(c, r, 200);
+    answer_end(c->x, &w, 200);
 }
 
 static void show_new(struct call *c, const struct reply *r)
 {
-    answer_item(c, r, 201);
+    struct json_writer w;
+    if (!orc_owned(c, r))
+        return;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    orc_item_members(&w, &r->jobs[0], broker_now(c->broker).wall, false);
+    if (c->spooled)
+        write_bool(&w, "spooled", true);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 201);
 }
 
-/* Reads the item after a change and answers with it. */
+/* Reads the item and answers with it. */
 static void read_item(struct call *c, struct job_ref job, call_fn done)
 {
-    c->changed = true;
     c->done = done;
     c->op = (struct op){.kind = OP_GET, .job = {.job = job, .want_body = true}};
     call_submit(c);
@@ -69,6 +72,7 @@ static void read_item(struct call *c, struct job_ref job, call_fn done)
 
 void orc_item_show(struct call *c, struct job_ref job)
 {
+    c->changed = true;
     read_item(c, job, show);
 }
 
@@ -112,6 +116,7 @@ static void created(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct problem p;
+    call_note_reply(c, r);
     if (r->outcome == OUT_OK) {
         read_item(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
         return;
@@ -123,6 +128,10 @@ static void created(void *ctx, const struct reply *r)
         p.field = "reference";
         p.detail = "another item of this queue has this reference; nothing was created";
     }
+    if (r->outcome == OUT_UNAVAILABLE && c->op.enqueue.extra.unique.len &&
+        store_is_missing(c->broker))
+        p.detail = "the shared store does not answer, and only it knows whether another item of "
+                   "this queue has this reference; nothing was created, try again later";
     if (r->outcome == OUT_NO_QUEUE)
         orc_no_queue(c->x, NULL);
     else
@@ -136,6 +145,10 @@ static void create_found(struct call *c, const struct queue_view *q)
     struct span name = q->name, headers = {NULL, 0};
     if (!arena_keep(c->arena, &name) || trace_copy(http_request(c->x), &headers) < 0) {
         answer_error(c->x, -ERR_NOMEM);
+        return;
+    }
+    if (q->number == 0) {
+        orc_refuse_missing(c);
         return;
     }
     c->op = (struct op){.kind = OP_ENQUEUE,

@@ -162,6 +162,9 @@ void orc_write_text(struct json_writer *w, const char *key, struct span text); /
 /* Writes the whole item; the view must have its body. The token is written only after a claim. */
 void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
                     bool with_token);
+/* Writes the members without the braces. */
+void orc_item_members(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                      bool with_token);
 /* ERROR_BUSINESS or ERROR_APP, as the document defines them. */
 uint8_t orc_classify(struct span result, struct span error);
 
@@ -171,10 +174,14 @@ uint8_t orc_classify(struct span result, struct span error);
 bool orc_owned(struct call *c, const struct reply *r);
 /* Reads the item id in the path. false: the problem was answered. */
 bool orc_path_item(struct http_exchange *x, struct job_ref *ret);
-/* Reads the item again and answers with it. */
+/* After a change: reads the item again and answers with it. */
 void orc_item_show(struct call *c, struct job_ref job);
 /* Answers 404 for a queue that does not exist or does not belong to this API. */
 void orc_no_queue(struct http_exchange *x, const char *field);
+
+/* Answers 503: during an outage this node has copies of the queues, but not their times, and
+ * perhaps not their ids. */
+void orc_refuse_missing(struct call *c);
 
 /* Finds a queue of this API by id or name and calls `found`. */
 typedef void (*orc_queue_fn)(struct call *c, const struct queue_view *q);

@@ -111,9 +111,21 @@ static void queue_call(void *ctx, struct http_exchange *x, orc_queue_fn fn)
 
 /* ---- looking ---- */
 
+void orc_refuse_missing(struct call *c)
+{
+    call_refuse(c, &(struct reply){.kind = OP_QUEUE_GET,
+                                   .outcome = OUT_UNAVAILABLE,
+                                   .note = "the shared store, which has the queues, does not "
+                                           "answer: try again later"});
+}
+
 static void answer_queue(struct call *c, const struct queue_view *q, unsigned status)
 {
     struct json_writer w;
+    if (store_is_missing(c->broker)) {
+        orc_refuse_missing(c);
+        return;
+    }
     answer_begin(c->x, &w);
     orc_queue_write(&w, q);
     answer_end(c->x, &w, status);
@@ -145,7 +157,10 @@ static void show_stats(struct call *c, const struct queue_view *q)
                   {"failed", ORC_FAILED}};
     const uint64_t *t = q->totals.of;
     uint64_t ended = t[COUNTER_ACKED] + t[COUNTER_DIED];
+    bool partial = store_is_missing(c->broker);
     struct json_writer w;
+    if (partial)
+        answer_mark_partial(c->x);
     answer_begin(c->x, &w);
     json_write_object(&w);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -161,6 +176,8 @@ static void show_stats(struct call *c, const struct queue_view *q)
         json_write_uint(&w, (t[COUNTER_DONE_MS] + t[COUNTER_DIED_MS] + ended / 2) / ended);
     else
         json_write_null(&w);
+    if (partial)
+        write_bool(&w, "partial", true);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -194,11 +211,8 @@ static void list_write(struct list *l, const struct queue_view *q)
 static void listed(struct call *c, const struct reply *r)
 {
     struct list *l = c->more;
-    if (r->left_out) { /* the ids of queues in the spool are different */
-        call_refuse(c, &(struct reply){.kind = OP_QUEUE_LIST,
-                                       .outcome = OUT_UNAVAILABLE,
-                                       .note = "the shared store, which has the ids of the "
-                                               "queues, does not answer: try again"});
+    if (r->left_out) {
+        orc_refuse_missing(c);
         return;
     }
     for (uint32_t i = 0; i < r->queue_count; i++)

@@ -48,7 +48,11 @@ static void answer_task(struct call *c, const struct reply *r, unsigned status)
     if (!task_owned(c, r))
         return;
     answer_begin(c->x, &w);
-    task_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
+    json_write_object(&w);
+    task_members(&w, &r->jobs[0], broker_now(c->broker).wall, false);
+    if (c->spooled)
+        write_bool(&w, "spooled", true);
+    json_write_object_end(&w);
     answer_end(c->x, &w, status);
 }
 
@@ -62,10 +66,9 @@ static void show_new(struct call *c, const struct reply *r)
     answer_task(c, r, 201);
 }
 
-/* Reads the task after a change and answers with it. */
+/* Reads the task and answers with it. */
 static void read_task(struct call *c, struct job_ref job, call_fn done)
 {
-    c->changed = true;
     c->done = done;
     c->op = (struct op){.kind = OP_GET, .job = {.job = job, .want_body = true}};
     call_submit(c);
@@ -73,6 +76,7 @@ static void read_task(struct call *c, struct job_ref job, call_fn done)
 
 void task_show(struct call *c, struct job_ref job)
 {
+    c->changed = true;
     read_task(c, job, show);
 }
 
@@ -143,6 +147,7 @@ static void created(void *ctx, const struct reply *r)
     struct problem p;
     const struct task_in *in = c->more;
     struct job_ref job = {.seq = r->seq, .hi = r->id_hi};
+    call_note_reply(c, r);
     if (r->outcome == OUT_OK) {
         t->queued += r->state == STATE_READY;
         if (in->wait_queued && r->state == STATE_READY)
@@ -298,6 +303,7 @@ static void list_read(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct problem p;
+    call_note_reply(c, r);
     bool none = r->outcome == OUT_NO_QUEUE || r->outcome == OUT_INVALID;
     if (r->outcome == OUT_OK && (r->job_count == 0 || span_equal(r->jobs[0].owner, TASKS_OWNER))) {
         list_take(c, r);

@@ -69,6 +69,8 @@ static void task_read(void *ctx, const struct reply *r)
     task_members(&w, &r->jobs[0], now, false);
     if (why)
         write_text(&w, "pending_reason", why);
+    if (c->spooled)
+        write_bool(&w, "spooled", true);
     json_write_object_end(&w);
     answer_end(c->x, &w, 201);
 }

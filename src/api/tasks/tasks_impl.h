@@ -86,7 +86,7 @@ void task_members(struct json_writer *w, const struct job_view *v, struct wall_t
 
 bool task_owned(struct call *c, const struct reply *r); /* false: 404 was answered */
 bool task_path(struct http_exchange *x, struct job_ref *ret);
-void task_show(struct call *c, struct job_ref job);
+void task_show(struct call *c, struct job_ref job); /* after a change */
 
 /* ---- queued.c ---- */
 

@@ -12,6 +12,7 @@ struct survey {
     struct op *ops; /* tag = type */
     struct web_counts *counts;
     size_t waiting;
+    bool partial;           /* the part of the shared store is missing */
     struct problem problem; /* code NONE = success */
     void (*answer)(struct survey *t, struct json_writer *w);
 };
@@ -20,6 +21,7 @@ static void survey_reply(void *ctx, const struct reply *r)
 {
     struct survey *t = ctx;
     struct json_writer w;
+    t->partial = t->partial || r->left_out;
     if (r->outcome == OUT_OK && r->queue_count == 1)
         counts_add(&t->counts[r->tag], r->queues[0].counts.by_state);
     else if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE)
@@ -30,9 +32,13 @@ static void survey_reply(void *ctx, const struct reply *r)
         problem_answer(t->x, &t->problem);
         return;
     }
+    if (t->partial)
+        answer_mark_partial(t->x);
     answer_begin(t->x, &w);
     json_write_object(&w);
     t->answer(t, &w);
+    if (t->partial)
+        write_bool(&w, "partial", true);
     json_write_object_end(&w);
     answer_end(t->x, &w, 200);
 }

@@ -102,6 +102,17 @@ static void answer(struct enqueue *e)
     answer_end(e->x, &w, e->many ? 200 : 201);
 }
 
+/* During an outage only the shared store could say whether the path is a duplicate. */
+static void item_refuse(struct enqueue *e, struct enqueue_item *item, const struct reply *r)
+{
+    bool draining = broker_draining(e->w->broker);
+    web_problem(&item->problem, e->arena, r, draining);
+    if (r->outcome == OUT_UNAVAILABLE && !draining && store_is_missing(e->w->broker))
+        item->problem.detail = "the shared store does not answer, and only it knows whether this "
+                               "path is in the queue already; nothing was enqueued, try again "
+                               "later";
+}
+
 /* ---- asking ---- */
 
 static void enqueue_reply(void *ctx, const struct reply *r);
@@ -168,7 +179,7 @@ static void enqueue_reply(void *ctx, const struct reply *r)
     if (r->outcome == OUT_OK) {
         item->seq = r->seq;
     } else {
-        web_problem(&item->problem, e->arena, r, broker_draining(e->w->broker));
+        item_refuse(e, item, r);
         e->kept += r->outcome == OUT_NO_QUEUE;
     }
     if (--e->waiting > 0)

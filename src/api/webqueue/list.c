@@ -67,6 +67,7 @@ struct list {
     struct json_writer writer;
     uint64_t shown;
     bool stale, begun;
+    bool partial; /* the part of the shared store is missing */
     struct problem problem;
 };
 
@@ -102,6 +103,10 @@ static void list_answer(struct list *l, bool more)
             json_write_uint(w, (uint64_t)l->in.offset + l->looked);
         else
             json_write_null(w);
+    }
+    if (l->partial) {
+        answer_mark_partial(l->x);
+        write_bool(w, "partial", true);
     }
     json_write_object_end(w);
     answer_end(l->x, w, 200);
@@ -176,6 +181,7 @@ static void group_reply(void *ctx, const struct reply *r)
 static void page_reply(void *ctx, const struct reply *r)
 {
     struct list *l = ctx;
+    l->partial = l->partial || r->left_out;
     if (r->kind == OP_QUEUE_GET) {
         for (unsigned s = 0; r->outcome == OUT_OK && s < STATE_COUNT; s++)
             if (r->queue_count == 1 && (l->states & STATE_BIT(s)))

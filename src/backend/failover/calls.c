@@ -1,22 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where an op goes. By mode: to the primary while it is there, else, where that makes sense, to the
- * spool. By id: to the spool when it gave the id, and from there to the primary when the job has
- * flowed back. What the primary answers OUT_UNAVAILABLE was surely not done, so whatever may go to
- * the spool goes there then. */
+/* Which store an operation goes to. The mode decides: it goes to the primary while that is
+ * available, otherwise, where the spool can do it, to the spool. An id decides, too: a job of the
+ * spool is looked for there, and in the primary if it has been moved. An operation that the primary
+ * answers with OUT_UNAVAILABLE was not done, so it goes to the spool if the spool can do it.
+ *
+ * The spool takes an enqueue with a unique key only into a queue whose policy lets no job hold its
+ * key (UNIQUE_NONE), because then no other job matters. So the spool is asked for the queue first
+ * (fo_call.checks_queue). */
 #include <stddef.h>
 
 #include "backend/failover/impl.h"
 
-static const char note_keyed[] = "the shared store does not answer, and only it can keep a unique "
-                                 "or idempotency key: try again, "
-                                 "or enqueue without one";
-static const char note_held[] =
-    "the shared store, which holds this job, does not answer: try again";
-static const char note_away[] = "the shared store does not answer: try again";
-static const char note_moving[] =
-    "the job is on its way back to the shared store just now: try again";
+#define AWAY "the shared store does not answer"
 
-/* The offset of the job that the op names; 0 = none. */
+static const char note_idempotency[] =
+    AWAY ", and only it knows whether this idempotency key was used before: try again later, or "
+         "enqueue without the key";
+static const char note_unique[] =
+    AWAY ", and only it knows whether another job has this unique key: try again later, or "
+         "enqueue without a unique key";
+static const char note_undelivered[] =
+    AWAY ", and only it has the key-value store, in which the keys for an undelivered job are to "
+         "be set: try again later";
+static const char note_replaces[] = AWAY ", and only it can replace the dead job: try again later";
+static const char note_import[] = AWAY ", and only it takes imported jobs: try again later";
+static const char note_queue[] =
+    AWAY ", and only it can create, change or delete a queue: try again later";
+static const char note_number[] = AWAY ", and this node does not know the queue with this number: "
+                                       "try again later";
+static const char note_held[] =
+    "the shared store, which holds this job, does not answer: try again "
+    "later";
+static const char note_away[] = AWAY ": try again later";
+static const char note_moving[] = "the job is being moved to the shared store: try again";
+
+/* The offset of the job that the operation names; 0 = none. */
 static size_t job_offset(const struct op *op)
 {
     if (op->kind == OP_CLAIM && op->claim.one.seq)
@@ -24,26 +42,36 @@ static size_t job_offset(const struct op *op)
     return op_info(op->kind)->away == AWAY_BY_JOB ? op_info(op->kind)->id : 0;
 }
 
-static bool is_plain(const struct op_enqueue *want)
+/* Why the spool cannot take this enqueue, whatever its queue is; NULL = it can. */
+static const char *enqueue_refusal(const struct op_enqueue *want)
 {
-    return want->extra.unique.len == 0 && want->idempotency_key.len == 0 &&
-           want->extra.undelivered.len == 0 && !want->past && want->id.seq == 0 &&
-           want->instead_of.seq == 0;
+    return want->past || want->id.seq != 0 ? note_import
+           : want->instead_of.seq          ? note_replaces
+           : want->idempotency_key.len     ? note_idempotency
+           : want->extra.undelivered.len   ? note_undelivered
+                                           : NULL;
 }
 
-/* Whether the spool can answer it. Queues have other numbers there. */
-static bool spool_may(const struct op *op)
+/* Why the spool cannot do it; NULL = it can. Numbers of queues are known for copied queues only. */
+static const char *spool_refusal(const struct failover *f, const struct op *op)
 {
-    if (op_info(op->kind)->away != AWAY_SPOOLED || job_offset(op))
-        return false;
+    if (job_offset(op))
+        return note_held;
     if (op->kind == OP_ENQUEUE)
-        return is_plain(&op->enqueue);
-    if (op->kind == OP_QUEUE_GET)
-        return op->queue.name.len > 0;
-    return op->kind != OP_LIST || op->list.filter.queue == 0;
+        return enqueue_refusal(&op->enqueue);
+    if (op->kind == OP_QUEUE_PUT) /* only what an enqueue brings along */
+        return op->queue.implied ? NULL : note_queue;
+    uint32_t number = op->kind == OP_LIST        ? op->list.filter.queue
+                      : op->kind == OP_QUEUE_GET ? op->queue.number
+                                                 : 0;
+    if (number && !fo_queue_in(f, number))
+        return note_number;
+    return op_info(op->kind)->away == AWAY_SPOOLED ? NULL : note_away;
 }
 
-/* A bound of a list as the spool counts. One that the primary counted lies before all of its. */
+/* --- the operation as the spool gets it --- */
+
+/* A bound of a list in the spool's sequences. All of them are above those of the primary. */
 static uint64_t bound_in(const struct failover *f, uint64_t seq)
 {
     return fo_own(f, seq) ? fo_seq_in(f, seq) : 0;
@@ -57,22 +85,36 @@ static void list_in(const struct failover *f, struct op_list *list)
     list->after = bound_in(f, list->after);
     filter->seq_min = none ? 2 : bound_in(f, filter->seq_min);
     filter->seq_max = none ? 1 : bound_in(f, filter->seq_max);
+    filter->queue = filter->queue ? fo_queue_in(f, filter->queue) : 0;
+}
+
+static void fill_inner(struct fo_call *c)
+{
+    const struct failover *f = fanout_ctx(&c->base);
+    const struct op *op = c->base.op;
+    size_t offset = job_offset(op);
+    struct job_ref ref;
+    c->base.inner = *op;
+    if (offset) {
+        memcpy(&ref, (const char *)op + offset, sizeof ref);
+        ref.seq = fo_seq_in(f, ref.seq);
+        memcpy((char *)&c->base.inner + offset, &ref, sizeof ref);
+    } else if (op->kind == OP_LIST) {
+        list_in(f, &c->base.inner.list);
+    } else if (op->kind == OP_QUEUE_GET && op->queue.name.len == 0) {
+        c->base.inner.queue.number = fo_queue_in(f, op->queue.number);
+    }
 }
 
 static void for_spool(struct fo_call *c)
 {
-    const struct failover *f = fanout_ctx(&c->base);
-    size_t offset = job_offset(c->base.op);
-    struct job_ref ref;
-    c->base.inner = *c->base.op;
+    const struct op *op = c->base.op;
     c->base.store = SOURCE_SPOOL;
-    if (offset) {
-        memcpy(&ref, (const char *)c->base.op + offset, sizeof ref);
-        ref.seq = fo_seq_in(f, ref.seq);
-        memcpy((char *)&c->base.inner + offset, &ref, sizeof ref);
-    } else if (c->base.op->kind == OP_LIST) {
-        list_in(f, &c->base.inner.list);
-    }
+    c->checks_queue = op->kind == OP_ENQUEUE && op->enqueue.extra.unique.len > 0;
+    if (c->checks_queue)
+        c->base.inner = (struct op){.kind = OP_QUEUE_GET, .queue = {.name = op->enqueue.queue}};
+    else
+        fill_inner(c);
 }
 
 static void for_primary(struct fo_call *c)
@@ -81,83 +123,134 @@ static void for_primary(struct fo_call *c)
     c->base.store = SOURCE_PRIMARY;
 }
 
-static unsigned plan(struct fanout_call *base)
+static void plan_job_or_queue(struct fo_call *c)
 {
-    struct fo_call *c = (struct fo_call *)base;
     struct failover *f = fanout_ctx(&c->base);
-    size_t offset = job_offset(c->base.op);
+    const struct op *op = c->base.op;
+    size_t offset = job_offset(op);
     struct job_ref ref = {0, 0};
     if (offset)
-        memcpy(&ref, (const char *)c->base.op + offset, sizeof ref);
+        memcpy(&ref, (const char *)op + offset, sizeof ref);
     bool own = fo_own(f, ref.seq);
-    enum flow_fate fate = own ? fo_flow_fate(f, fo_seq_in(f, ref.seq)) : FATE_NONE;
-    bool there = (own && fate != FATE_MOVED) || op_info(c->base.op->kind)->away == AWAY_BOTH;
-    base->store = FANOUT_NO_STORE;
-    if (fate != FATE_NONE && fate != FATE_MOVED && c->base.op->kind != OP_GET)
+    enum flow_outcome flow = own ? fo_flow_outcome(f, fo_seq_in(f, ref.seq)) : FLOW_NONE;
+    bool there = (own && flow != FLOW_MOVED) || op_info(op->kind)->away == AWAY_BOTH;
+    if (flow != FLOW_NONE && flow != FLOW_MOVED && op->kind != OP_GET)
         c->note = note_moving;
-    else if (there || (!f->up && spool_may(c->base.op)))
+    else if (there)
         for_spool(c);
     else if (f->up)
         for_primary(c);
+    else if (!(c->note = spool_refusal(f, op)))
+        for_spool(c);
+}
+
+static unsigned plan(struct fanout_call *base)
+{
+    struct fo_call *c = (struct fo_call *)base;
+    base->store = FANOUT_NO_STORE;
+    if (op_info(base->op->kind)->away == AWAY_NOTICE)
+        fo_notice_plan(c);
     else
-        c->note = offset ? note_held : c->base.op->kind == OP_ENQUEUE ? note_keyed : note_away;
+        plan_job_or_queue(c);
     return base->store;
 }
 
-/* --- answering --- */
+/* --- replies --- */
 
 static void deliver_unavailable(struct fo_call *c, const char *note)
 {
     fanout_deliver(&c->base, &(struct reply){.outcome = OUT_UNAVAILABLE, .note = note});
 }
 
-static void ask_spool(struct fo_call *c)
+static void ask(struct fo_call *c)
 {
-    for_spool(c);
     if (fanout_ask(&c->base) != 0)
         deliver_unavailable(c, note_away);
 }
 
-static void ask_primary(struct fo_call *c)
+void fo_ask_primary(struct fo_call *c)
 {
     for_primary(c);
-    if (fanout_ask(&c->base) != 0)
-        deliver_unavailable(c, note_away);
+    ask(c);
 }
 
-static void primary_answered(struct fo_call *c, const struct reply *reply)
+/* A change that the spool should have soon. Queues that producers bring along can be many, and are
+ * created again when they are needed. */
+static void copy_change(struct failover *f, const struct op *op)
+{
+    if (op->kind == OP_ALERT_PUT || op->kind == OP_ALERT_DELETE)
+        fo_rules_copy(f);
+    else if ((op->kind == OP_QUEUE_PUT && !op->queue.implied) || op->kind == OP_PAUSE ||
+             op->kind == OP_QUEUE_DELETE)
+        fo_mirror_changed(f);
+}
+
+static void primary_replied(struct fo_call *c, const struct reply *reply)
 {
     struct failover *f = fanout_ctx(&c->base);
-    c->been_at_primary = true;
+    const struct op *op = c->base.op;
+    c->asked_primary = true;
     if (reply->outcome == OUT_UNAVAILABLE)
         fo_down(f, reply->note ? reply->note : "unavailable");
-    if (reply->outcome == OUT_UNAVAILABLE && spool_may(c->base.op))
-        ask_spool(c);
-    else
+    if (reply->outcome == OUT_OK)
+        copy_change(f, op);
+    if (op_info(op->kind)->away == AWAY_NOTICE) {
+        fo_notice_primary_replied(c, reply);
+    } else if (reply->outcome == OUT_UNAVAILABLE && !spool_refusal(f, op)) {
+        for_spool(c);
+        ask(c);
+    } else {
         fanout_deliver(&c->base, reply);
+    }
 }
 
-/* Not in the spool: it has flowed back, or was never there. */
+/* The job is not in the spool: it has been moved, or never was there. */
 static bool look_further(const struct fo_call *c, const struct reply *reply)
 {
-    return job_offset(c->base.op) && !c->been_at_primary &&
+    return job_offset(c->base.op) && !c->asked_primary &&
            (reply->outcome == OUT_NOT_FOUND || reply->outcome == OUT_GONE);
 }
 
-static void spool_answered(struct fo_call *c, const struct reply *reply)
+static void queue_checked(struct fo_call *c, const struct reply *reply)
+{
+    bool free = reply->outcome == OUT_OK && reply->queue_count == 1 &&
+                reply->queues[0].policy->unique_scope == UNIQUE_NONE;
+    c->checks_queue = false;
+    if (!free) {
+        deliver_unavailable(c, note_unique);
+        return;
+    }
+    fill_inner(c);
+    ask(c);
+}
+
+/* What a query finds, or does not find, in the spool is this node's part only. */
+static void mark(const struct op *op, struct reply *r)
+{
+    r->left_out = op_info(op->kind)->away == AWAY_SPOOLED && op_info(op->kind)->query;
+    r->spooled = op->kind == OP_ENQUEUE && r->outcome == OUT_OK;
+}
+
+static void spool_replied(struct fo_call *c, const struct reply *reply)
 {
     struct failover *f = fanout_ctx(&c->base);
+    const struct op *op = c->base.op;
     struct reply outside = *reply;
-    bool further = look_further(c, reply) || c->base.op->kind == OP_RELEASE_CLAIM;
+    bool further = look_further(c, reply) || op->kind == OP_RELEASE_CLAIM;
+    /* The spool has the rules on failover only. */
+    bool other_rule = op->kind == OP_ALERT_LIST && reply->outcome == OUT_NOT_FOUND;
     if (further && f->up)
-        ask_primary(c);
-    else if (further && (f->primary || job_offset(c->base.op)))
+        fo_ask_primary(c);
+    else if (further && (f->primary || job_offset(op)))
         deliver_unavailable(c, note_held);
+    else if (other_rule)
+        deliver_unavailable(c, note_away);
     else if (fo_reply_out(f, &outside, &c->base.arena) != 0)
         fanout_deliver_lost(&c->base);
+    else if (op_info(op->kind)->away == AWAY_NOTICE)
+        fo_notice_spool_replied(c, &outside);
     else {
-        outside.spooled = c->base.op->kind == OP_ENQUEUE && outside.outcome == OUT_OK;
-        outside.left_out = c->base.op->kind == OP_QUEUE_LIST || c->base.op->kind == OP_BREAKER_LIST;
+        mark(op, &outside);
         fanout_deliver(&c->base, &outside);
     }
 }
@@ -165,10 +258,12 @@ static void spool_answered(struct fo_call *c, const struct reply *reply)
 static void replied(struct fanout_call *base, const struct reply *reply)
 {
     struct fo_call *c = (struct fo_call *)base;
-    if (base->store == SOURCE_SPOOL)
-        spool_answered(c, reply);
+    if (base->store == SOURCE_PRIMARY)
+        primary_replied(c, reply);
+    else if (c->checks_queue)
+        queue_checked(c, reply);
     else
-        primary_answered(c, reply);
+        spool_replied(c, reply);
 }
 
 static void not_taken(struct fanout_call *base)

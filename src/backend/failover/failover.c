@@ -51,7 +51,8 @@ static void signal_cb(void *ctx)
     w->fn(w->ctx);
 }
 
-/* Without it nothing is lost: a change of mode signals everybody, and so does the spool. */
+/* Without this watch no claim is lost: a change of mode signals all watches, and so does the spool.
+ */
 static void watch_primary(struct fo_watch *w)
 {
     if (backend_watch(w->f->primary, span_of(w->queue, w->queue_len), signal_cb, w, &w->primary) !=
@@ -156,9 +157,10 @@ void fo_primary_opened(struct failover *f)
         watch_primary(w);
 }
 
-/* --- both at once --- */
+/* --- both stores --- */
 
-/* What differs is the primary's; a claim during an outage sees this node's jobs alone. */
+/* Where the two differ, the primary decides; a claim during an outage sees this node's jobs only.
+ */
 static unsigned fo_caps(const struct backend *b)
 {
     const struct failover *f = failover_of(b);
@@ -179,7 +181,7 @@ static void fo_figures(const struct backend *b, struct backend_figures *ret)
         uint64_t queues = ret->queues > spool.queues ? ret->queues : spool.queues;
         figures_add(ret, &spool);
         ret->capacity = capacity;
-        ret->queues = queues; /* the spool has those of the primary, too */
+        ret->queues = queues; /* the spool has copies of those of the primary */
         ret->epoch = spool.epoch;
     }
     ret->has_spool = true;
@@ -187,15 +189,16 @@ static void fo_figures(const struct backend *b, struct backend_figures *ret)
     ret->spool_jobs = fo_spool_jobs(f);
 }
 
-/* What one of several nodes should do is about what the primary keeps. */
+/* What one of several nodes has to do concerns the primary. */
 static bool fo_leads(const struct backend *b)
 {
     const struct failover *f = failover_of(b);
     return f->primary && backend_leads(f->primary);
 }
 
-/* The primary's, but for `up`: this node works in any case, and should be sent requests. One that
- * knows it is away also knows best why; it may be too slow for us, or never have been reached. */
+/* That of the primary, except `up`: this node works in any case, and requests should be sent to it.
+ * A primary that knows that it is unavailable also knows the reason; one that is too slow, or was
+ * never reached, does not. */
 static void fo_cluster(const struct backend *b, struct backend_cluster *ret)
 {
     const struct failover *f = failover_of(b);
@@ -215,7 +218,7 @@ static int64_t fo_clock_offset(const struct backend *b)
     return f->primary && f->up ? backend_clock_offset(f->primary) : 0;
 }
 
-/* A primary that is away cannot say when it has settled. */
+/* A primary that is unavailable cannot tell when it has settled. */
 static int fo_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct failover *f = failover_of(b);
@@ -235,6 +238,7 @@ static void failover_free(struct failover *f)
     }
     fo_flow_done(f);
     fo_mirror_done(f);
+    fo_rules_done(f);
     event_merge_done(&f->events);
     if (f->setup.done)
         f->setup.done(f->setup.ctx);
@@ -306,6 +310,7 @@ static void fill_ops(struct failover *f)
                                   .unwatch = fo_unwatch,
                                   .caps = fo_caps,
                                   .leads = fo_leads,
+                                  .own_outbox = true,
                                   .figures = fo_figures,
                                   .cluster = fo_cluster,
                                   .clock_offset = fo_clock_offset,
@@ -324,11 +329,12 @@ static int open_both(struct failover *f, struct backend *spool, struct err_note 
         event_merge_init(&f->events, SOURCE_COUNT, (uint32_t)(last >> EPOCH_SHIFT), event_seq, f);
     if (!err && f->setup.reachable(f->setup.ctx))
         err = f->setup.open(f->setup.ctx, &f->primary, note);
-    /* Its operator can change that while this node works on the spool, and is told what to set. */
+    /* The operator can change the settings while this node works on the spool; the log names them.
+     */
     return err == -ERR_UNSAFE ? fo_not_usable(f, note) : err;
 }
 
-/* Half of the range is left to count. */
+/* At least half of the range is left for counting. */
 static uint64_t first_of(const struct backend *spool)
 {
     struct backend_figures figures;
@@ -344,7 +350,7 @@ int backend_open_failover(struct backend *spool, const struct failover_setup *se
     int err = -ERR_NOMEM;
     if (f) {
         f->setup = *setup;
-        map128_init(&f->mirror.seen);
+        fo_mirror_init(f);
         f->config = *config;
         err = open_both(f, spool, note);
     }
@@ -366,6 +372,8 @@ int backend_open_failover(struct backend *spool, const struct failover_setup *se
     event_merge_source(&f->events, SOURCE_SPOOL, spool);
     if (f->primary)
         fo_primary_opened(f);
+    fo_mirror_start(f);
+    fo_rules_start(f);
     fo_health_start(f);
     *ret = &f->base;
     return 0;
@@ -374,7 +382,7 @@ int backend_open_failover(struct backend *spool, const struct failover_setup *se
 /* --- by address --- */
 
 struct place {
-    char *url;
+    char *url, *alert_url;
     struct backend_config config;
     uint32_t health_ms;
     char kind[24];
@@ -392,29 +400,38 @@ static bool place_reachable(void *ctx)
     return reach_url(p->url, p->health_ms);
 }
 
+static int place_check(void *ctx, struct err_note *note)
+{
+    const struct place *p = ctx;
+    return backend_check(p->url, &p->config, note);
+}
+
 static void place_done(void *ctx)
 {
     struct place *p = ctx;
     mem_free(p->url);
+    mem_free(p->alert_url);
     mem_free(p);
 }
 
 int backend_open_failover_urls(const char *primary, const char *spool, uint32_t health_ms,
-                               const struct backend_config *config, struct backend **ret,
-                               struct err_note *note)
+                               const char *alert_url, const struct backend_config *config,
+                               struct backend **ret, struct err_note *note)
 {
     struct place *p = mem_zalloc(sizeof *p);
     char *url = mem_text(primary, strlen(primary));
+    char *alert = mem_text(alert_url, strlen(alert_url));
     struct backend *store = NULL;
-    int err = p && url ? backend_open(spool, config, &store, note) : -ERR_NOMEM;
+    int err = p && url && alert ? backend_open(spool, config, &store, note) : -ERR_NOMEM;
     if (err) {
         mem_free(p);
         mem_free(url);
+        mem_free(alert);
         return err;
     }
-    *p = (struct place){.url = url, .config = *config, .health_ms = health_ms};
-    /* What a server that hangs was asked must not wait longer than it takes to find that out. With
-     * PostgreSQL a query may be slow on a server that is well. */
+    *p = (struct place){.url = url, .alert_url = alert, .config = *config, .health_ms = health_ms};
+    /* A request to a server that hangs must not wait longer than it takes to notice that. On
+     * PostgreSQL a query may be slow although the server works. */
     bool redis = strncmp(url, "redis", strlen("redis")) == 0;
     if (redis && (config->answer_ms == 0 || config->answer_ms > health_ms))
         p->config.answer_ms = health_ms;
@@ -422,8 +439,10 @@ int backend_open_failover_urls(const char *primary, const char *spool, uint32_t 
     struct failover_setup setup = {.kind = p->kind,
                                    .open = place_open,
                                    .reachable = place_reachable,
+                                   .check = place_check,
                                    .done = place_done,
                                    .ctx = p,
-                                   .health_ms = health_ms};
+                                   .health_ms = health_ms,
+                                   .alert_url = alert};
     return backend_open_failover(store, &setup, config, ret, note);
 }

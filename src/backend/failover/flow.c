@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way back: rounds of up to FLOW_BATCH jobs, one round at a time. Find jobs that wait in the
- * spool; seize them; give them to the primary; give them up. See impl.h for what a crash in between
- * does. */
+/* Moves the jobs of the spool to the primary, in rounds of up to FLOW_BATCH jobs, one round at a
+ * time: find jobs that wait in the spool, seize them, enqueue them in the primary, remove them from
+ * the spool. A queue that the primary lacks is created there first, as the spool has it. impl.h
+ * says what a crash between these steps does. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -13,13 +14,13 @@
 static void find(struct failover *f);
 static void move(struct failover *f);
 
-enum flow_fate fo_flow_fate(const struct failover *f, uint64_t inner_seq)
+enum flow_outcome fo_flow_outcome(const struct failover *f, uint64_t inner_seq)
 {
     for (size_t i = 0; i < f->flow.count; i++) {
         if (f->flow.jobs[i].at.seq == inner_seq)
-            return f->flow.jobs[i].fate;
+            return f->flow.jobs[i].outcome;
     }
-    return FATE_NONE;
+    return FLOW_NONE;
 }
 
 static void drop_job(struct flow_job *j)
@@ -28,23 +29,31 @@ static void drop_job(struct flow_job *j)
     *j = (struct flow_job){.held = NULL};
 }
 
+static void drop_queues(struct flow *w)
+{
+    for (size_t i = 0; i < w->queue_count; i++)
+        mem_free(w->queues[i]);
+    w->queue_count = 0;
+}
+
 void fo_flow_done(struct failover *f)
 {
     for (size_t i = 0; i < f->flow.count; i++)
         drop_job(&f->flow.jobs[i]);
     f->flow.count = 0;
+    drop_queues(&f->flow);
 }
 
-static void rest(struct failover *f)
+static void finish(struct failover *f)
 {
     f->flow.phase = FLOW_IDLE;
     fo_close_further(f);
 }
 
-/* Submits w->ops to one of the two; false: it took nothing. */
-static bool ask(struct failover *f, struct backend *whom, size_t count, backend_reply_fn fn)
+/* Submits the first operations of w->ops to one of the two stores; false: it took none. */
+static bool ask(struct failover *f, struct backend *store, size_t count, backend_reply_fn fn)
 {
-    if (f->fanout.closing || !whom || backend_submit(whom, f->flow.ops, count, fn, f) != 0)
+    if (f->fanout.closing || !store || backend_submit(store, f->flow.ops, count, fn, f) != 0)
         return false;
     f->flow.waiting = count;
     return true;
@@ -52,13 +61,13 @@ static bool ask(struct failover *f, struct backend *whom, size_t count, backend_
 
 /* --- the end of a round --- */
 
-/* Those whose fate is not known stay for the next round. */
+/* Jobs whose outcome is unknown stay for the next round. */
 static void next_round(struct failover *f)
 {
     struct flow *w = &f->flow;
     size_t kept = 0;
     for (size_t i = 0; i < w->count; i++) {
-        if (w->jobs[i].fate == FATE_DOUBT) {
+        if (w->jobs[i].outcome == FLOW_UNKNOWN) {
             struct flow_job j = w->jobs[i];
             w->jobs[i] = (struct flow_job){.held = NULL};
             w->jobs[kept++] = j;
@@ -70,7 +79,7 @@ static void next_round(struct failover *f)
     if (f->up && !f->fanout.closing && kept == 0 && w->after != 0)
         find(f);
     else
-        rest(f);
+        finish(f);
 }
 
 static void ended_cb(void *ctx, const struct reply *reply)
@@ -81,7 +90,7 @@ static void ended_cb(void *ctx, const struct reply *reply)
         next_round(f);
 }
 
-static void give_up(struct flow_job *j, struct op **to)
+static void add_removal(struct flow_job *j, struct op **to)
 {
     if (j->token.counter != 0)
         *(*to)++ = (struct op){.kind = OP_RELEASE,
@@ -89,7 +98,7 @@ static void give_up(struct flow_job *j, struct op **to)
     *(*to)++ = (struct op){.kind = OP_REMOVE, .job = {.job = j->at}};
 }
 
-static void give_back(struct flow_job *j, struct op **to)
+static void add_release(struct flow_job *j, struct op **to)
 {
     if (j->token.counter == 0)
         return;
@@ -101,27 +110,25 @@ static void give_back(struct flow_job *j, struct op **to)
                                      .run_at = j->held->jobs[0].job.run_at}};
 }
 
-/* Release and removal of a job are neighbours in one batch: nobody gets in between. */
+/* Release and removal of a job are neighbours in one batch, so no claim comes between them. */
 static void end_round(struct failover *f)
 {
     struct flow *w = &f->flow;
     struct op *to = w->ops;
     w->phase = FLOW_END;
     for (size_t i = 0; i < w->count; i++) {
-        if (w->jobs[i].fate == FATE_MOVED)
-            give_up(&w->jobs[i], &to);
-        else if (w->jobs[i].fate == FATE_REFUSED)
-            give_back(&w->jobs[i], &to);
+        if (w->jobs[i].outcome == FLOW_MOVED)
+            add_removal(&w->jobs[i], &to);
+        else if (w->jobs[i].outcome == FLOW_REFUSED)
+            add_release(&w->jobs[i], &to);
     }
     if (to == w->ops)
         next_round(f);
     else if (!ask(f, f->spool, (size_t)(to - w->ops), ended_cb))
-        rest(f); /* found seized by whoever opens the spool next */
+        finish(f); /* the next process that opens the spool finds them seized */
 }
 
-/* --- to the primary --- */
-
-static void refused(struct failover *f, const struct reply *reply)
+static void log_refusal(struct failover *f, const struct reply *reply)
 {
     if (!f->flow.refused)
         log_event(f->config.log, LOG_WARN, "spooled_job_not_taken",
@@ -131,34 +138,118 @@ static void refused(struct failover *f, const struct reply *reply)
     f->flow.refused = true;
 }
 
-/* This time. A time before it may have been; then only the primary knows. */
+/* --- queues that the primary lacks --- */
+
+static void created_cb(void *ctx, const struct reply *reply)
+{
+    struct failover *f = ctx;
+    if (reply->outcome == OUT_UNAVAILABLE)
+        fo_down(f, reply->note ? reply->note : "unavailable");
+    else if (reply->outcome != OUT_OK && reply->outcome != OUT_EXISTS &&
+             reply->outcome != OUT_UNKNOWN)
+        log_refusal(f, reply);
+    if (--f->flow.waiting > 0)
+        return;
+    drop_queues(&f->flow);
+    move(f);
+}
+
+static struct op create_op(const struct queue_view *v)
+{
+    return (struct op){.kind = OP_QUEUE_PUT,
+                       .queue = {.name = v->name,
+                                 .must_create = true,
+                                 .implied = true,
+                                 .policy = v->policy,
+                                 .has_owner = true,
+                                 .owner = v->owner,
+                                 .has_note = true,
+                                 .note = fo_note_out(v->note),
+                                 .has_attributes = true,
+                                 .attributes = v->attributes,
+                                 .has_until = true,
+                                 .until = v->paused_until}};
+}
+
+static void queue_read_cb(void *ctx, const struct reply *reply)
+{
+    struct failover *f = ctx;
+    struct flow *w = &f->flow;
+    bool there = reply->outcome == OUT_OK && reply->queue_count == 1;
+    struct reply *copy = there ? reply_copy(reply) : NULL;
+    if (copy)
+        w->queues[w->queue_count++] = copy;
+    if (--w->waiting > 0)
+        return;
+    for (size_t i = 0; i < w->queue_count; i++)
+        w->ops[i] = create_op(&w->queues[i]->queues[0]);
+    if (w->queue_count == 0 || !f->up || !ask(f, f->primary, w->queue_count, created_cb)) {
+        drop_queues(w);
+        move(f);
+    }
+}
+
+/* Reads each queue that is missing once; false: none is, or they were tried in this round. */
+static bool create_queues(struct failover *f)
+{
+    struct flow *w = &f->flow;
+    size_t n = 0;
+    for (size_t i = 0; i < w->count && !w->queues_asked; i++) {
+        struct span name = w->jobs[i].held ? w->jobs[i].held->jobs[0].queue : (struct span){0};
+        bool known = !w->jobs[i].no_queue;
+        for (size_t k = 0; k < n && !known; k++)
+            known = span_equal(w->ops[k].queue.name, name);
+        if (!known)
+            w->ops[n++] = (struct op){.kind = OP_QUEUE_GET, .queue = {.name = name}};
+    }
+    if (n == 0)
+        return false;
+    w->queues_asked = true;
+    w->phase = FLOW_QUEUES;
+    return ask(f, f->spool, n, queue_read_cb);
+}
+
+/* --- to the primary --- */
+
+/* This attempt did not succeed. An earlier one may have; then only the primary knows. */
 static void not_done(struct flow_job *j)
 {
-    j->fate = j->doubt ? FATE_DOUBT : FATE_REFUSED;
+    j->outcome = j->maybe_done ? FLOW_UNKNOWN : FLOW_REFUSED;
+}
+
+static void take_id_conflict(struct failover *f, struct flow_job *j)
+{
+    j->renamed = true; /* it is moved again, without its id */
+    log_event(f->config.log, LOG_WARN, "spooled_job_renamed",
+              LOG_INT("seq", (int64_t)fo_seq_out(f, j->at.seq)),
+              LOG_TEXT("why", "another job has its sequence; does another server have this node's "
+                              "number?"));
+}
+
+static void take_reply(struct failover *f, struct flow_job *j, const struct reply *reply)
+{
+    bool first = !f->flow.queues_asked;
+    j->no_queue = reply->outcome == OUT_NO_QUEUE;
+    if (reply->outcome == OUT_OK) {
+        j->outcome = FLOW_MOVED;
+    } else if (reply->outcome == OUT_UNKNOWN) {
+        j->maybe_done = true;
+    } else if (reply->outcome == OUT_EXISTS && !j->renamed) {
+        take_id_conflict(f, j);
+    } else if (reply->outcome == OUT_UNAVAILABLE) {
+        not_done(j);
+        fo_down(f, reply->note ? reply->note : "unavailable");
+    } else if (!(j->no_queue && first)) {
+        j->outcome = FLOW_REFUSED;
+        log_refusal(f, reply);
+    }
 }
 
 static void moved_cb(void *ctx, const struct reply *reply)
 {
     struct failover *f = ctx;
-    struct flow_job *j = &f->flow.jobs[reply->tag];
-    if (reply->outcome == OUT_OK) {
-        j->fate = FATE_MOVED;
-    } else if (reply->outcome == OUT_UNKNOWN) {
-        j->doubt = true;
-    } else if (reply->outcome == OUT_EXISTS && !j->renamed) {
-        j->renamed = true; /* and once more */
-        log_event(f->config.log, LOG_WARN, "spooled_job_renamed",
-                  LOG_INT("seq", (int64_t)fo_seq_out(f, j->at.seq)),
-                  LOG_TEXT("why", "another job has its sequence; does another server have this "
-                                  "node's number?"));
-    } else if (reply->outcome == OUT_UNAVAILABLE) {
-        not_done(j);
-        fo_down(f, reply->note ? reply->note : "unavailable");
-    } else {
-        j->fate = FATE_REFUSED;
-        refused(f, reply);
-    }
-    if (--f->flow.waiting == 0)
+    take_reply(f, &f->flow.jobs[reply->tag], reply);
+    if (--f->flow.waiting == 0 && !create_queues(f))
         end_round(f);
 }
 
@@ -166,7 +257,7 @@ static struct op enqueue_of(const struct failover *f, struct flow_job *j)
 {
     const struct job_view *v = &j->held->jobs[0];
     uint64_t seq = fo_seq_out(f, j->at.seq);
-    /* No client can send this key: it begins with a byte that is no text. */
+    /* No client can send this key: it begins with a byte that is not text. */
     snprintf(j->key, sizeof j->key, "\001spool %" PRIx64 " %" PRIx64, v->job.id_hi, seq);
     j->past = (struct job_past){.state = j->state == STATE_DEAD ? STATE_DEAD : STATE_READY,
                                 .reason = j->reason,
@@ -178,9 +269,10 @@ static struct op enqueue_of(const struct failover *f, struct flow_job *j)
     bool own = v->extra.options.len > 0 && options_decode(v->extra.options, &j->options) == 0;
     return (struct op){.kind = OP_ENQUEUE,
                        .enqueue = {.queue = v->queue,
+                                   .no_create = true,
                                    .payload_kind = v->job.payload_kind,
                                    .has_priority = true,
-                                   .priority = v->job.priority,
+                                   .priority = view_priority(v),
                                    .run_at = v->job.run_at,
                                    .payload = v->payload,
                                    .extra = v->extra,
@@ -197,13 +289,13 @@ static void move(struct failover *f)
     size_t n = 0;
     w->phase = FLOW_MOVE;
     for (size_t i = 0; i < w->count; i++) {
-        if (w->jobs[i].fate != FATE_DOUBT)
+        if (w->jobs[i].outcome != FLOW_UNKNOWN)
             continue;
         w->ops[n] = enqueue_of(f, &w->jobs[i]);
         w->ops[n++].tag = i;
     }
     if (n == 0) {
-        next_round(f);
+        end_round(f);
     } else if (!f->up || !ask(f, f->primary, n, moved_cb)) {
         for (size_t i = 0; i < n; i++)
             not_done(&w->jobs[w->ops[i].tag]);
@@ -213,58 +305,62 @@ static void move(struct failover *f)
 
 /* --- seizing --- */
 
-/* Claimed this moment; found seized by an earlier process; or dead, which nobody claims. */
+/* Seized, a moment ago or by an earlier process; or dead, which no one claims. */
 static bool is_ours(const struct flow_job *j, const struct reply *reply)
 {
     if (reply->outcome != OUT_OK || reply->job_count != 1)
         return false;
     const struct job_view *v = &reply->jobs[0];
-    if (j->state == STATE_RUNNING)
-        return v->job.state == STATE_RUNNING && span_equal(v->worker, SPAN_LITERAL(FLOW_WORKER));
-    return j->state != STATE_DEAD || v->job.state == STATE_DEAD;
+    if (j->state == STATE_DEAD)
+        return v->job.state == STATE_DEAD;
+    return v->job.state == STATE_RUNNING && span_equal(v->worker, SPAN_LITERAL(FLOW_WORKER));
 }
 
 static void seized_cb(void *ctx, const struct reply *reply)
 {
     struct failover *f = ctx;
     struct flow_job *j = &f->flow.jobs[reply->tag];
-    if (is_ours(j, reply)) {
+    if (reply->kind == OP_GET && is_ours(j, reply)) {
         j->held = reply_copy(reply);
         j->token = j->state == STATE_DEAD ? (struct job_token){0} : reply->jobs[0].token;
-        j->doubt = j->state == STATE_RUNNING;
+        j->maybe_done = j->state == STATE_RUNNING;
     }
     /* Without memory a seized job is found again at the next start. */
-    j->fate = j->held ? FATE_DOUBT : FATE_NONE;
+    if (reply->kind == OP_GET)
+        j->outcome = j->held ? FLOW_UNKNOWN : FLOW_NONE;
     if (--f->flow.waiting == 0)
         move(f);
 }
 
-static struct op seize_op(const struct flow_job *j)
+/* Claims a job that waits, and reads it: a claim does not tell all that has to be moved. */
+static size_t seize_ops(const struct flow_job *j, size_t tag, struct op *to)
 {
-    if (j->state == STATE_READY || j->state == STATE_SCHEDULED)
-        return (struct op){.kind = OP_CLAIM,
-                           .claim = {.one = j->at,
-                                     .count = 1,
-                                     .lease_ms = LIMIT_LEASE_MS,
-                                     .worker = SPAN_LITERAL(FLOW_WORKER),
-                                     .want_body = true}};
-    return (struct op){.kind = OP_GET, .job = {.job = j->at, .want_body = true}};
+    bool waits = j->state == STATE_READY || j->state == STATE_SCHEDULED;
+    if (waits)
+        to[0] = (struct op){.kind = OP_CLAIM,
+                            .tag = tag,
+                            .claim = {.one = j->at,
+                                      .count = 1,
+                                      .lease_ms = LIMIT_LEASE_MS,
+                                      .worker = SPAN_LITERAL(FLOW_WORKER)}};
+    to[waits] = (struct op){.kind = OP_GET, .tag = tag, .job = {.job = j->at, .want_body = true}};
+    return waits + 1u;
 }
 
 static void seize(struct failover *f)
 {
     struct flow *w = &f->flow;
+    size_t n = 0;
     w->phase = FLOW_SEIZE;
     for (size_t i = 0; i < w->count; i++) {
-        w->ops[i] = seize_op(&w->jobs[i]);
-        w->ops[i].tag = i;
-        /* From here on nobody else may touch it; what runs is most likely a worker's. */
+        n += seize_ops(&w->jobs[i], i, &w->ops[n]);
+        /* From now on no one else may change it; a running job most likely belongs to a worker. */
         if (w->jobs[i].state != STATE_RUNNING)
-            w->jobs[i].fate = FATE_DOUBT;
+            w->jobs[i].outcome = FLOW_UNKNOWN;
     }
-    if (!ask(f, f->spool, w->count, seized_cb)) {
+    if (!ask(f, f->spool, n, seized_cb)) {
         fo_flow_done(f);
-        rest(f);
+        finish(f);
     }
 }
 
@@ -276,10 +372,11 @@ static void found_cb(void *ctx, const struct reply *reply)
     struct flow *w = &f->flow;
     w->waiting = 0;
     if (reply->outcome != OUT_OK || !f->up) {
-        rest(f);
+        finish(f);
         return;
     }
     w->count = 0;
+    w->queues_asked = false;
     for (uint32_t i = 0; i < reply->job_count && i < FLOW_BATCH; i++) {
         const struct job *j = &reply->jobs[i].job;
         w->jobs[w->count++] =
@@ -293,10 +390,10 @@ static void found_cb(void *ctx, const struct reply *reply)
     else if (w->after != 0)
         find(f);
     else
-        rest(f);
+        finish(f);
 }
 
-/* Running jobs are looked at once: an earlier process may have been moving them. */
+/* Running jobs are examined once: an earlier process may have been moving them. */
 static void find(struct failover *f)
 {
     struct flow *w = &f->flow;
@@ -308,7 +405,7 @@ static void find(struct failover *f)
         (struct op){.kind = OP_LIST,
                     .list = {.filter = {.states = states}, .after = w->after, .limit = FLOW_BATCH}};
     if (!ask(f, f->spool, 1, found_cb))
-        rest(f);
+        finish(f);
 }
 
 void fo_flow_wake(struct failover *f)
@@ -317,6 +414,7 @@ void fo_flow_wake(struct failover *f)
     if (w->phase != FLOW_IDLE || !f->up || f->fanout.closing)
         return;
     if (w->count > 0) {
+        w->queues_asked = false;
         move(f);
     } else if (fo_spool_jobs(f) > 0) {
         w->after = 0;

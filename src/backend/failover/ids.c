@@ -26,8 +26,19 @@ static uint64_t seq_out(const void *failover, uint64_t seq)
     return fo_seq_out(failover, seq);
 }
 
+static uint32_t queue_out(const void *failover, uint32_t number)
+{
+    return fo_queue_out(failover, number);
+}
+
 int fo_reply_out(const struct failover *f, struct reply *r, struct arena *a)
 {
-    const struct fanout_numbers numbers = {.seq = seq_out, .store = f};
-    return fanout_renumber(r, &numbers, a);
+    const struct fanout_numbers numbers = {.seq = seq_out, .queue = queue_out, .store = f};
+    int err = fanout_renumber(r, &numbers, a);
+    if (err || reply_family(r) != REPLY_QUEUES)
+        return err;
+    struct queue_view *queues = (struct queue_view *)r->queues; /* a copy in the arena */
+    for (uint32_t i = 0; i < r->queue_count; i++)
+        queues[i].note = fo_note_out(queues[i].note);
+    return 0;
 }

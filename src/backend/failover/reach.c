@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether somebody takes connections at the address of a URL: a TCP connection, or one to a Unix
- * socket, opened and closed again. Tells a server that is away from one that refuses us, whatever
- * store it is. */
+/* Whether a server accepts connections at the address of a URL: a connection over TCP, or to a Unix
+ * socket, is opened and closed again. This distinguishes a server that is unavailable from one that
+ * refuses this node, for every kind of store. */
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -75,7 +75,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Up to one of the characters `end`, with %xx read. */
+/* Copies up to one of the characters of `end`, and decodes %xx. */
 static void copy_until(char *out, size_t size, const char *from, const char *end)
 {
     size_t n = 0;
@@ -91,7 +91,7 @@ static void copy_until(char *out, size_t size, const char *from, const char *end
     out[n] = '\0';
 }
 
-/* host=… and port=… of the query, as libpq takes them. */
+/* host=… and port=… of the query, as libpq accepts them. */
 static void read_query(const char *query, struct address *a)
 {
     while (query) {

@@ -413,3 +413,18 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
     *ret = &s->sh.base;
     return 0;
 }
+
+int backend_check_postgres(const char *rest, const struct backend_config *config,
+                           struct err_note *note)
+{
+    struct pg_url url = {0};
+    (void)config;
+    int err = pg_url_parse(rest, &url, note);
+    if (!err) {
+        PGconn *pg = PQconnectdb(url.conninfo);
+        err = reached(pg, note);
+        PQfinish(pg);
+    }
+    pg_url_done(&url);
+    return err;
+}

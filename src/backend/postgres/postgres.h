@@ -15,3 +15,6 @@
  * if it fails. */
 MUST_CHECK int backend_open_postgres(const char *rest, const struct backend_config *config,
                                      struct backend **ret, struct err_note *note);
+/* As backend_check: whether the server accepts this user and database. */
+MUST_CHECK int backend_check_postgres(const char *rest, const struct backend_config *config,
+                                      struct err_note *note);

@@ -269,13 +269,18 @@ static int open_once(struct rd_store *s, struct err_note *note)
     return err;
 }
 
+static void prepare_handshake(struct rd_store *s)
+{
+    s->handshake.url = &s->url;
+    s->handshake.names = &s->names;
+    s->handshake.facts = &s->sh.facts;
+}
+
 static int open_first(struct rd_store *s, struct err_note *note)
 {
     uint64_t until = clock_ns() + LOADING_WAIT_MS * UINT64_C(1000000);
     int err;
-    s->handshake.url = &s->url;
-    s->handshake.names = &s->names;
-    s->handshake.facts = &s->sh.facts;
+    prepare_handshake(s);
     s->handshake.boot = true;
     while ((err = open_once(s, note)) != 0 && s->handshake.loading && clock_ns() < until)
         uv_sleep(50);
@@ -319,14 +324,19 @@ static void tell_open(const struct rd_store *s)
                                    : "a crash of the server may lose what a reply confirmed"));
 }
 
-static int open_store(const char *rest, bool tls, const struct backend_config *config,
-                      struct rd_store *s, struct err_note *note)
+static int read_url(const char *rest, bool tls, const struct backend_config *config,
+                    struct rd_store *s, struct err_note *note)
 {
     redis_args_init(&s->leave_args);
     s->sh.config = *config; /* the first connection needs it */
     int err = redis_url_parse(rest, tls, &s->url, note);
-    if (!err && tls)
-        err = redis_tls_context_new(&s->url, &s->tls, note);
+    return err || !tls ? err : redis_tls_context_new(&s->url, &s->tls, note);
+}
+
+static int open_store(const char *rest, bool tls, const struct backend_config *config,
+                      struct rd_store *s, struct err_note *note)
+{
+    int err = read_url(rest, tls, config, s, note);
     if (!err)
         err = open_first(s, note);
     if (!err)
@@ -376,4 +386,30 @@ int backend_open_rediss(const char *rest, const struct backend_config *config, s
                         struct err_note *note)
 {
     return open_any(rest, true, config, ret, note);
+}
+
+static int check_any(const char *rest, bool tls, const struct backend_config *config,
+                     struct err_note *note)
+{
+    struct rd_store *s = mem_zalloc(sizeof *s);
+    if (!s)
+        return -ERR_NOMEM;
+    int err = read_url(rest, tls, config, s, note);
+    prepare_handshake(s);
+    if (!err)
+        err = open_once(s, note);
+    store_free(s);
+    return err;
+}
+
+int backend_check_redis(const char *rest, const struct backend_config *config,
+                        struct err_note *note)
+{
+    return check_any(rest, false, config, note);
+}
+
+int backend_check_rediss(const char *rest, const struct backend_config *config,
+                         struct err_note *note)
+{
+    return check_any(rest, true, config, note);
 }

@@ -13,3 +13,8 @@ MUST_CHECK int backend_open_redis(const char *rest, const struct backend_config 
                                   struct backend **ret, struct err_note *note);
 MUST_CHECK int backend_open_rediss(const char *rest, const struct backend_config *config,
                                    struct backend **ret, struct err_note *note);
+/* As backend_check. */
+MUST_CHECK int backend_check_redis(const char *rest, const struct backend_config *config,
+                                   struct err_note *note);
+MUST_CHECK int backend_check_rediss(const char *rest, const struct backend_config *config,
+                                    struct err_note *note);

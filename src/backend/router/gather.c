@@ -251,7 +251,7 @@ static bool next_to_give(struct router_call *c)
     while (next_in_turn(c)) {
         if (!would_answer(c->child))
             c->passed_over |= router_bit(c->child);
-        else if (backend_leads(c->child->backend))
+        else if (backend_leads_any(c->child->backend))
             return true;
     }
     return false;

@@ -74,7 +74,7 @@ static const struct option kv_options[] = {
 static const struct option alerts_options[] = {
     CLIENT_OPTIONS,
     CLIENT_YES_OPTION,
-    {"on", 0, "dead|schedule_failed|deep|error_share|no_claim|capacity",
+    {"on", 0, "dead|schedule_failed|deep|error_share|no_claim|capacity|failover",
      "create: the event or condition of the rule", OPTION_CHOICE},
     {"queue", 0, "PATTERN", "queues that the rule covers; * matches anything", OPTION_TEXT},
     {"depth", 0, "N",

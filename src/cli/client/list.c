@@ -2,7 +2,15 @@
 /* See client/list.h. */
 #include "cli/client/list.h"
 
+#include <stdio.h>
+
 #include "cli/client/answer.h"
+
+static bool is_partial(struct client_session *s)
+{
+    struct span partial = client_answer_text(client_answer(s), "partial", &s->arena);
+    return span_equal(partial, SPAN_LITERAL("true"));
+}
 
 int client_list_print(struct client_session *s, const struct client_list *list, const char *prefix)
 {
@@ -10,6 +18,7 @@ int client_list_print(struct client_session *s, const struct client_list *list, 
     struct client_items items;
     struct span item, next;
     const char *cursor = NULL;
+    bool partial = false;
     int status;
     client_table_init(&table, list->columns, list->column_count);
     do {
@@ -21,6 +30,7 @@ int client_list_print(struct client_session *s, const struct client_list *list, 
             break;
         if (s->json)
             status = client_print_json(s);
+        partial = partial || is_partial(s);
         client_items_of(&items, client_answer(s), list->items);
         while (client_items_next(&items, &item))
             list->row(&table, item, &s->arena);
@@ -29,6 +39,8 @@ int client_list_print(struct client_session *s, const struct client_list *list, 
         if (next.len > 0 && !(cursor = arena_text(&s->arena, next)))
             status = client_no_memory();
     } while (status == CLIENT_DONE && next.len > 0);
+    if (status == CLIENT_DONE && !s->json && partial)
+        fputs("holdfast: a store does not answer, and its part is missing in this list\n", stderr);
     if (status == CLIENT_DONE && !s->json)
         return client_print_table(&table);
     client_table_done(&table);

@@ -15,6 +15,7 @@
 struct kind {
     const char *name;
     bool condition;
+    bool of_node; /* not about queues */
     unsigned members;
     struct alert_rule defaults; /* of those members */
 };
@@ -35,6 +36,7 @@ static const struct kind kinds[ALERT_ON_COUNT] = {
                         .condition = true,
                         .members = ALERT_HAS_PERCENT,
                         .defaults = {.percent = 90}},
+    [ALERT_FAILOVER] = {.name = "failover", .condition = true, .of_node = true},
 };
 
 const char *alert_on_name(enum alert_on on)
@@ -45,6 +47,11 @@ const char *alert_on_name(enum alert_on on)
 bool alert_is_condition(enum alert_on on)
 {
     return (unsigned)on < ALERT_ON_COUNT && kinds[on].condition;
+}
+
+bool alert_is_of_node(enum alert_on on)
+{
+    return (unsigned)on < ALERT_ON_COUNT && kinds[on].of_node;
 }
 
 unsigned alert_members(enum alert_on on)
@@ -121,6 +128,11 @@ int alert_rule_check(const struct alert_rule *rule, struct err_note *note)
     if (validate_text("queue", rule->queue, LIMIT_QUEUE_NAME_BYTES, note) != 0 ||
         validate_text("secret", rule->secret, LIMIT_SECRET_BYTES, note) != 0)
         return -ERR_INVALID;
+    if (kinds[rule->on].of_node && !span_equal(rule->queue, SPAN_LITERAL("*")))
+        return err_note_set(note, -ERR_INVALID,
+                            "queue must be * for an alert on %s, which is about a node and not "
+                            "about queues",
+                            kinds[rule->on].name);
     if (rule->url.len && webhook_url_parse(rule->url, &url, note) != 0)
         return -ERR_INVALID;
     if (rule->secret.len && !rule->url.len)

@@ -14,8 +14,9 @@
 #include "base/system/clock.h"
 
 /* Numbers are on disk: never renumber. A new one needs a row in the table of alert.c; an event
- * needs the call of ops_notify (ops/alerts.h) in every store, a condition a function in
- * broker/conditions.c. */
+ * needs the call of ops_notify (ops/alerts.h) in every store, a condition of queues a
+ * function in core/alerts/condition.c. ALERT_FAILOVER is a condition of a node, which
+ * backend/failover/rules.c raises. */
 enum alert_on {
     ALERT_DEAD = 1,
     ALERT_SCHEDULE_FAILED = 2,
@@ -23,6 +24,7 @@ enum alert_on {
     ALERT_ERROR_SHARE = 4,
     ALERT_NO_CLAIM = 5,
     ALERT_CAPACITY = 6,
+    ALERT_FAILOVER = 7,
     ALERT_ON_COUNT
 };
 
@@ -52,6 +54,7 @@ struct alert_rule {
 
 const char *alert_on_name(enum alert_on on); /* "dead", …; NULL when unknown */
 bool alert_is_condition(enum alert_on on);
+bool alert_is_of_node(enum alert_on on);  /* it has no queues: `queue` must be * */
 unsigned alert_members(enum alert_on on); /* mask of enum alert_member */
 
 /* A rule of this kind with the defaults: enabled, every queue. */

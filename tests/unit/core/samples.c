@@ -738,7 +738,8 @@ static void sample_alert_put(struct random *random, struct arena *arena, struct 
     enum alert_on on = (enum alert_on)random_between(random, 1, ALERT_ON_COUNT - 1);
     alert_rule_default(on, rule);
     rule->enabled = random_chance(random, 50);
-    rule->queue = random_chance(random, 50) ? name(random, arena) : SPAN_LITERAL("mail-*");
+    if (!alert_is_of_node(on))
+        rule->queue = random_chance(random, 50) ? name(random, arena) : SPAN_LITERAL("mail-*");
     rule->with_payload = (alert_members(on) & ALERT_HAS_PAYLOAD) && random_chance(random, 50);
     if (alert_members(on) & ALERT_HAS_DEPTH)
         rule->depth = between(random, 0, UINT32_MAX);

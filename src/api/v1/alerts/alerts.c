@@ -18,8 +18,8 @@ struct alert_in {
     int64_t depth, percent, window_ms, min_ends, after_ms;
 };
 
-static const char *const on_words[] = {"dead",     "schedule_failed", "deep", "error_share",
-                                       "no_claim", "capacity",        NULL};
+static const char *const on_words[] = {"dead",     "schedule_failed", "deep",     "error_share",
+                                       "no_claim", "capacity",        "failover", NULL};
 _Static_assert(sizeof on_words / sizeof *on_words == ALERT_ON_COUNT,
                "every kind of alert has a name");
 
@@ -98,6 +98,7 @@ static void alerts_listed(struct call *c, const struct reply *r)
             alert_view_write(&w, &r->alerts[i]);
     json_write_array_end(&w);
     name_page_end(page, &w);
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -213,8 +214,8 @@ static bool take_rule(struct call *c, struct alert_rule *rule)
     int err = fields_read_optional(&r, http_request(c->x)->body);
     if (!err && rule->on == 0 && !fields_has(&r, "on")) {
         problem_set(&p, c->arena, PROBLEM_MISSING_FIELD, "on",
-                    "on is missing: dead, schedule_failed, deep, error_share, no_claim or "
-                    "capacity");
+                    "on is missing: dead, schedule_failed, deep, error_share, no_claim, capacity "
+                    "or failover");
         err = -ERR_INVALID;
     }
     if (!err) {

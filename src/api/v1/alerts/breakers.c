@@ -50,6 +50,7 @@ static void breakers_listed(struct call *c, const struct reply *r)
             write_breaker(&w, c->broker, &r->breakers[i]);
     json_write_array_end(&w);
     name_page_end(page, &w);
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

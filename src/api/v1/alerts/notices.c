@@ -121,6 +121,7 @@ static void notices_listed(struct call *c, const struct reply *r)
         id_ulid(id_make(last->id_hi, last->number), cursor);
     }
     write_next_cursor(&w, span_text(cursor));
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

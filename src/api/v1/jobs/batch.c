@@ -77,6 +77,11 @@ static void batch_answer(struct batch *b)
         problem_answer(b->x, &b->items[0].problem);
         return;
     }
+    bool spooled = false;
+    for (size_t i = 0; i < b->count; i++)
+        spooled = spooled || b->items[i].spooled;
+    if (spooled)
+        answer_mark_spooled(b->x);
     answer_begin(b->x, &w);
     if (b->many) {
         json_write_object(&w);

@@ -106,6 +106,7 @@ static void jobs_listed(struct call *c, const struct reply *r)
     uint64_t cursor = write_page(c, &w, r);
     write_cursor(&w, cursor, c->op.list.newest_first);
     write_uint(&w, "as_of", r->as_of);
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -166,6 +167,7 @@ static void jobs_peeked(struct call *c, const struct reply *r)
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_page(c, &w, r);
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

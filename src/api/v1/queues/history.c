@@ -55,6 +55,7 @@ static void history_read(struct call *c, const struct reply *r)
         json_write_object_end(&w);
     }
     json_write_array_end(&w);
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -116,6 +117,7 @@ static void page_read(struct call *c, const struct reply *r)
     json_write_array_end(&w);
     write_uint(&w, "offset", c->op.page.offset);
     write_uint(&w, "total", r->job_total);
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

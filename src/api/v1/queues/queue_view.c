@@ -28,9 +28,8 @@ static void write_pause(struct json_writer *w, struct wall_time until, struct wa
     write_time(w, "paused_until", open ? (struct wall_time){0} : until);
 }
 
-void queue_view_write(struct json_writer *w, const struct queue_view *q, struct wall_time now)
+void queue_view_members(struct json_writer *w, const struct queue_view *q, struct wall_time now)
 {
-    json_write_object(w);
     write_span(w, "name", q->name);
     write_span_if(w, "owner", q->owner);
     write_pause(w, q->paused_until, now);
@@ -44,5 +43,11 @@ void queue_view_write(struct json_writer *w, const struct queue_view *q, struct 
     json_write_key(w, "policy");
     policy_write(w, q->policy);
     queue_counts_write(w, &q->counts);
+}
+
+void queue_view_write(struct json_writer *w, const struct queue_view *q, struct wall_time now)
+{
+    json_write_object(w);
+    queue_view_members(w, q, now);
     json_write_object_end(w);
 }

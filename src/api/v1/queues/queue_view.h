@@ -7,5 +7,7 @@
 
 /* Writes the queue as an object. A pause that ended before `now` is not shown. */
 void queue_view_write(struct json_writer *w, const struct queue_view *q, struct wall_time now);
+/* Writes the members of the queue without the braces. */
+void queue_view_members(struct json_writer *w, const struct queue_view *q, struct wall_time now);
 /* Writes the members "counts", "oldest_ready_ms" and "next_due". */
 void queue_counts_write(struct json_writer *w, const struct queue_counts *c);

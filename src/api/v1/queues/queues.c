@@ -35,7 +35,10 @@ static void answer_queue(struct call *c, const struct reply *r, unsigned status)
         return;
     }
     answer_begin(c->x, &w);
-    queue_view_write(&w, &r->queues[0], broker_now(c->broker).wall);
+    json_write_object(&w);
+    queue_view_members(&w, &r->queues[0], broker_now(c->broker).wall);
+    call_write_partial(c, &w);
+    json_write_object_end(&w);
     answer_end(c->x, &w, status);
 }
 
@@ -171,6 +174,7 @@ static void queues_listed(struct call *c, const struct reply *r)
     json_write_array_end(&w);
     bool full = r->queue_count == c->op.queue.limit;
     write_next_cursor(&w, full ? r->queues[r->queue_count - 1].name : (struct span){NULL, 0});
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

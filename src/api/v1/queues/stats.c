@@ -67,6 +67,7 @@ static void queue_counted(struct call *c, const struct reply *r)
     json_write_object_end(&w);
     write_spread(&w, "wait_ms", &f.waited_us);
     write_spread(&w, "run_ms", &f.ran_us);
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -107,6 +108,8 @@ static void answer_snapshot(struct native *n, struct http_exchange *x, const uin
     write_bool(&w, "shutdown", broker_draining(n->broker));
     write_bool(&w, "redis_active", redis && up);
     write_text(&w, "backend", broker_backend_kind(n->broker));
+    if (store_is_missing(n->broker))
+        write_bool(&w, "partial", true);
     json_write_object_end(&w);
     answer_end(x, &w, 200);
 }
@@ -135,6 +138,8 @@ void snapshot_handle(void *ctx, struct http_exchange *x)
         return;
     if (queue.len == 0) {
         broker_backend_figures(n->broker, &f);
+        if (store_is_missing(n->broker))
+            answer_mark_partial(x);
         answer_snapshot(n, x, f.by_state);
         return;
     }

@@ -44,6 +44,7 @@ static void write_worker(struct json_writer *w, const struct broker_worker *work
 
 struct workers_call {
     struct http_exchange *x;
+    const struct broker *broker;
     struct name_page *page;
 };
 
@@ -56,6 +57,9 @@ static void workers_listed(void *ctx, const struct broker_worker *workers, size_
         answer_error(x, error);
         return;
     }
+    bool partial = store_is_missing(call->broker);
+    if (partial)
+        answer_mark_partial(x);
     answer_begin(x, &w);
     json_write_object(&w);
     json_write_key(&w, "workers");
@@ -65,6 +69,8 @@ static void workers_listed(void *ctx, const struct broker_worker *workers, size_
             write_worker(&w, &workers[i]);
     json_write_array_end(&w);
     name_page_end(call->page, &w);
+    if (partial)
+        write_bool(&w, "partial", true);
     json_write_object_end(&w);
     answer_end(x, &w, 200);
 }
@@ -72,7 +78,7 @@ static void workers_listed(void *ctx, const struct broker_worker *workers, size_
 void workers_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
-    struct workers_call call = {x, name_page_read(n->broker, x)};
+    struct workers_call call = {x, n->broker, name_page_read(n->broker, x)};
     if (!call.page)
         return;
     struct workers_call *kept = arena_copy(http_request(x)->arena, &call, sizeof call);
@@ -169,6 +175,7 @@ static void exceptions_found(struct call *c, const struct reply *r)
     bool more = i > first && i < r->attempt_count;
     write_next_cursor(&w, more ? exception_cursor(&r->attempts[i - 1], cursor)
                                : (struct span){NULL, 0});
+    call_write_partial(c, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

@@ -374,9 +374,8 @@ static int fold_noted(struct change *c, const struct rec_job_noted *r)
 }
 
 /* The attempt happened in another store. If it ended with an ack, the job's own row describes it;
- * any other gets a row. The job gets a token, like every job that was claimed; no client has this
- * token. No claim has the
- * epoch 0. */
+ * any other gets a row. The job gets a token, like every job that was claimed; no client has it,
+ * because no claim has the epoch 0. */
 static int fold_attempt(struct store_sqlite *q, struct change *c, const struct rec_job_attempt *r)
 {
     struct fold *f = &q->fold;

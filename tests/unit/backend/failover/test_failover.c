@@ -1,359 +1,150 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PDQ-7: failover from a primary that is switched off and on to a spool, and the way back: what
- * works meanwhile, what is refused, and that every job is there once afterwards, under its id. */
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <unistd.h>
+ * works during an outage, what is refused, and that every job is in the primary once afterwards,
+ * under its id. */
+#include "unit/backend/failover/failover_rig.h"
 
-#include <cmocka.h>
-
-#include "backend/failover/failover.h"
-#include "backend/reply_copy.h"
-#include "base/mem.h"
-#include "unit/backend/switched.h"
-
-#define NODE 3u
-#define MAX_REPLIES 512
-
-/* Whether anybody listens at the primary's address; asked on another thread, too. */
-static _Atomic bool listening;
-
-static struct world {
-    uv_loop_t loop;
-    struct clock_manual clock;
-    struct backend_config config;
-    char dir[64];
-    bool on_disk;         /* else both stores go with the process */
-    const char *unusable; /* why it cannot be opened; NULL = it can */
-    struct switched *primary;
-    struct backend *b;
-    struct reply *kept[MAX_REPLIES]; /* until the end: a test may hold on to several */
-    size_t kept_count;
-    bool answered, closed;
-} w;
-
-static int open_store(const char *name, struct backend **ret)
-{
-    char url[100];
-    struct err_note note;
-    snprintf(url, sizeof url, w.on_disk ? "sqlite:%s/%s" : "memory:", w.dir, name);
-    return backend_open(url, &w.config, ret, &note);
-}
-
-static int open_primary(void *ctx, struct backend **ret, struct err_note *note)
-{
-    struct backend *inner;
-    (void)ctx;
-    if (w.unusable)
-        return err_note_set(note, -ERR_INVALID, "%s", w.unusable);
-    assert_int_equal(open_store("primary", &inner), 0);
-    w.primary = switched_new(inner, &w.loop);
-    *ret = switched_backend(w.primary);
-    return 0;
-}
-
-static bool reachable(void *ctx)
-{
-    (void)ctx;
-    return listening;
-}
-
-static int try_open(struct err_note *note)
-{
-    struct backend *spool;
-    struct failover_setup setup = {
-        .kind = "test", .open = open_primary, .reachable = reachable, .health_ms = 60000};
-    assert_int_equal(open_store("spool", &spool), 0);
-    return backend_open_failover(spool, &setup, &w.config, &w.b, note);
-}
-
-static void open_failover(void)
-{
-    struct err_note note = {""};
-    assert_int_equal(try_open(&note), 0);
-}
-
-static void begin_with(bool there)
-{
-    listening = there;
-    w = (struct world){.clock.at = {{5000000}, {INT64_C(1767225600000)}}};
-    snprintf(w.dir, sizeof w.dir, "/tmp/failover.XXXXXX");
-    assert_non_null(mkdtemp(w.dir));
-    assert_int_equal(uv_loop_init(&w.loop), 0);
-    w.config = (struct backend_config){.loop = &w.loop,
-                                       .clock = clock_manual(&w.clock),
-                                       .seed = 1,
-                                       .node = NODE,
-                                       .journal_segment_bytes = 64 << 10,
-                                       .list_wait_ms = 60000};
-}
-
-static void begin(void)
-{
-    begin_with(true);
-    open_failover();
-}
-
-static void closed_cb(void *ctx)
-{
-    *(bool *)ctx = true;
-}
-
-static void close_failover(void)
-{
-    w.closed = false;
-    backend_close(w.b, closed_cb, &w.closed);
-    assert_false(w.closed);
-    while (!w.closed)
-        uv_run(&w.loop, UV_RUN_ONCE);
-}
-
-static int remove_cb(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st, (void)type, (void)at;
-    return remove(path);
-}
-
-static void end_without(void)
-{
-    uv_run(&w.loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&w.loop), 0);
-    for (size_t i = 0; i < w.kept_count; i++)
-        mem_free(w.kept[i]);
-    assert_int_equal(nftw(w.dir, remove_cb, 8, FTW_DEPTH | FTW_PHYS), 0);
-}
-
-static void end(void)
-{
-    close_failover();
-    end_without();
-}
-
-static void reply_cb(void *ctx, const struct reply *reply)
-{
-    (void)ctx;
-    assert_true(w.kept_count < MAX_REPLIES);
-    w.kept[w.kept_count] = reply_copy(reply);
-    assert_non_null(w.kept[w.kept_count++]);
-    w.answered = true;
-}
-
-static const struct reply *run_at(struct backend *b, struct op op)
-{
-    w.answered = false;
-    assert_int_equal(backend_submit(b, &op, 1, reply_cb, NULL), 0);
-    assert_false(w.answered);
-    while (!w.answered)
-        uv_run(&w.loop, UV_RUN_ONCE);
-    return w.kept[w.kept_count - 1];
-}
-
-static const struct reply *run(struct op op)
-{
-    return run_at(w.b, op);
-}
-
-static struct backend_figures figures(void)
-{
-    struct backend_figures f;
-    backend_figures(w.b, &f);
-    assert_true(f.has_spool);
-    return f;
-}
-
-static void until_up(bool up)
-{
-    while (figures().primary_up != up)
-        uv_run(&w.loop, UV_RUN_ONCE);
-}
-
-static void until_flowed(void)
-{
-    until_up(true);
-    while (figures().spool_jobs > 0)
-        uv_run(&w.loop, UV_RUN_ONCE);
-}
-
-static struct op enqueue_op(void)
-{
-    return (struct op){.kind = OP_ENQUEUE,
-                       .enqueue = {.queue = SPAN_LITERAL("q"),
-                                   .payload_kind = PAYLOAD_JSON,
-                                   .payload = SPAN_LITERAL("{\"n\":1}")}};
-}
-
-static struct job_ref put_op(struct op op)
-{
-    const struct reply *r = run(op);
-    assert_int_equal(r->outcome, OUT_OK);
-    return (struct job_ref){r->seq, r->id_hi};
-}
-
-static struct job_ref put(void)
-{
-    return put_op(enqueue_op());
-}
-
-static const struct reply *claim(uint32_t count)
-{
-    static const struct span queue = {"q", 1};
-    const struct reply *r = run((struct op){
-        .kind = OP_CLAIM,
-        .claim = {.queues = &queue, .queue_count = 1, .count = count, .want_body = true}});
-    assert_int_equal(r->outcome, OUT_OK);
-    return r;
-}
-
-static struct op lease_op(enum op_kind kind, const struct job_view *v)
-{
-    return (struct op){.kind = kind,
-                       .lease = {.job = {v->job.seq, v->job.id_hi}, .token = v->token}};
-}
-
-static const struct reply *get(struct job_ref id)
-{
-    return run((struct op){.kind = OP_GET, .job = {.job = id, .want_body = true}});
-}
-
-/* As another node on the same primary sees it. */
-static const struct reply *get_at_primary(struct job_ref id)
-{
-    return run_at(switched_backend(w.primary),
-                  (struct op){.kind = OP_GET, .job = {.job = id, .want_body = true}});
-}
-
-static void outage(void)
-{
-    switched_set(w.primary, SWITCH_OFF);
-    assert_int_equal(run((struct op){.kind = OP_WORKERS})->outcome, OUT_OK); /* the spool's */
-    assert_false(figures().primary_up);
-}
-
-static void test_while_it_is_there(void **state)
+static void test_while_the_primary_is_available(void **state)
 {
     (void)state;
-    begin();
-    struct job_ref id = put();
+    fr_begin();
+    struct job_ref id = fr_enqueue();
     assert_int_equal(id.seq, 1);
-    assert_int_equal(claim(5)->job_count, 1);
-    assert_int_equal(get(id)->jobs[0].job.state, STATE_RUNNING);
-    assert_true(figures().primary_up);
-    assert_int_equal(figures().spool_jobs, 0);
-    end();
+    assert_int_equal(fr_claim(5)->job_count, 1);
+    assert_int_equal(fr_get(id)->jobs[0].job.state, STATE_RUNNING);
+    assert_true(fr_figures().primary_up);
+    assert_int_equal(fr_figures().spool_jobs, 0);
+    fr_end();
 }
 
-static struct backend_cluster health(void)
-{
-    struct backend_cluster c;
-    backend_cluster(w.b, &c);
-    assert_true(c.up); /* the node works */
-    assert_int_equal(c.spooling, !figures().primary_up);
-    return c;
-}
-
-static void test_an_outage_is_told(void **state)
+static void test_an_outage_is_visible(void **state)
 {
     (void)state;
-    begin();
-    int64_t started = health().since.ms;
-    assert_int_equal(started, w.clock.at.wall.ms);
-    assert_string_equal(health().trouble, "");
-    w.clock.at.wall.ms += 5000;
-    outage();
-    assert_true(health().spooling);
-    assert_int_equal(health().since.ms, started + 5000);
-    assert_string_equal(health().trouble, "the switch is off");
-    w.clock.at.wall.ms += 5000;
-    switched_set(w.primary, SWITCH_ON);
-    until_up(true);
-    assert_int_equal(health().since.ms, started + 10000);
-    assert_string_equal(health().trouble, "switched off"); /* what it answered when it went */
-    end();
+    fr_begin();
+    int64_t started = fr_health().since.ms;
+    assert_int_equal(started, fr.clock.at.wall.ms);
+    assert_string_equal(fr_health().trouble, "");
+    fr.clock.at.wall.ms += 5000;
+    fr_outage();
+    assert_true(fr_health().spooling);
+    assert_int_equal(fr_health().since.ms, started + 5000);
+    assert_string_equal(fr_health().trouble, "the switch is off");
+    fr.clock.at.wall.ms += 5000;
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_up(true);
+    assert_int_equal(fr_health().since.ms, started + 10000);
+    assert_string_equal(fr_health().trouble, "switched off"); /* what it answered when it failed */
+    fr_end();
 }
 
-/* HF-12: the spool's lists say that the shared store's part is missing; a queue counts once. */
-static void test_lists_of_the_spool_say_so(void **state)
+/* HF-12 PDQ-7: the spool's lists say that the shared store's part is missing; a queue counts once.
+ */
+static void test_queries_to_the_spool_are_marked(void **state)
 {
-    static const enum op_kind kinds[] = {OP_QUEUE_LIST, OP_BREAKER_LIST};
+    static const struct span q = {"q", 1};
+    static const struct op queries[] = {
+        {.kind = OP_QUEUE_LIST},
+        {.kind = OP_BREAKER_LIST},
+        {.kind = OP_QUEUE_GET, .queue = {.name = {"q", 1}}},
+        {.kind = OP_LIST, .list = {.limit = 10}},
+        {.kind = OP_PEEK, .peek = {.queue = {"q", 1}, .state = STATE_READY, .limit = 10}},
+        {.kind = OP_WORKERS},
+        {.kind = OP_EXCEPTIONS},
+        {.kind = OP_HISTORY, .history = {.queue = {"q", 1}, .to = UINT32_MAX}},
+        {.kind = OP_ALERT_LIST},
+        {.kind = OP_NOTICE_LIST},
+    };
+    size_t count = sizeof queries / sizeof queries[0];
     (void)state;
-    begin();
-    put();
-    for (size_t i = 0; i < 2; i++)
-        assert_int_equal(run((struct op){.kind = kinds[i]})->left_out, 0);
-    outage();
-    put();
-    assert_int_equal(figures().queues, 1);
-    for (size_t i = 0; i < 2; i++) {
-        const struct reply *r = run((struct op){.kind = kinds[i]});
+    fr_begin();
+    fr_enqueue();
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(fr_run(queries[i])->left_out, 0);
+    fr_outage();
+    fr_enqueue();
+    assert_int_equal(fr_figures().queues, 1);
+    for (size_t i = 0; i < count; i++) {
+        const struct reply *r = fr_run(queries[i]);
         assert_int_equal(r->outcome, OUT_OK);
         assert_int_equal(r->left_out, 1);
     }
     assert_int_equal(
-        run((struct op){.kind = OP_QUEUE_LIST})->queues[0].counts.by_state[STATE_READY], 1);
-    switched_set(w.primary, SWITCH_ON);
-    until_flowed();
-    for (size_t i = 0; i < 2; i++)
-        assert_int_equal(run((struct op){.kind = kinds[i]})->left_out, 0);
-    assert_int_equal(figures().queues, 1);
-    end();
+        fr_run((struct op){.kind = OP_QUEUE_LIST})->queues[0].counts.by_state[STATE_READY], 1);
+    /* That the spool does not have a queue says nothing about the primary. */
+    const struct reply *r =
+        fr_run((struct op){.kind = OP_QUEUE_GET, .queue = {.name = SPAN_LITERAL("other")}});
+    assert_int_equal(r->outcome, OUT_NO_QUEUE);
+    assert_int_equal(r->left_out, 1);
+    r = fr_run(
+        (struct op){.kind = OP_CLAIM, .claim = {.queues = &q, .queue_count = 1, .count = 1}});
+    assert_int_equal(fr_run(fr_lease_op(OP_RELEASE, &r->jobs[0]))->outcome, OUT_OK);
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(fr_run(queries[i])->left_out, 0);
+    assert_int_equal(fr_figures().queues, 1);
+    fr_end();
 }
 
-static void test_no_enqueue_is_refused_when_it_goes(void **state)
+static void test_no_enqueue_is_refused_when_the_primary_fails(void **state)
 {
     (void)state;
-    begin();
-    struct job_ref held = put();
-    const struct job_view *v = &claim(1)->jobs[0];
-    switched_set(w.primary, SWITCH_OFF);
-    /* The very first to notice is served, too. */
-    const struct reply *r = run(enqueue_op());
+    fr_begin();
+    struct job_ref held = fr_enqueue();
+    const struct job_view *v = &fr_claim(1)->jobs[0];
+    switched_set(fr.primary, SWITCH_OFF);
+    /* The request that notices the outage is served, too. */
+    const struct reply *r = fr_run(fr_enqueue_op());
     assert_int_equal(r->outcome, OUT_OK);
     assert_true(r->spooled);
     assert_true(id_spooled(r->seq));
-    assert_int_equal(id_node(r->id_hi), NODE);
+    assert_int_equal(id_node(r->id_hi), FR_NODE);
     struct job_ref id = {r->seq, r->id_hi};
-    assert_false(figures().primary_up);
-    /* What only the primary could promise. */
-    struct op op = enqueue_op();
+    assert_false(fr_figures().primary_up);
+    /* What only the primary can decide. */
+    struct op op = fr_enqueue_op();
     op.enqueue.extra.unique = SPAN_LITERAL("u");
-    r = run(op);
+    r = fr_run(op);
     assert_int_equal(r->outcome, OUT_UNAVAILABLE);
-    assert_non_null(strstr(r->note, "unique or idempotency key"));
-    op = enqueue_op();
+    assert_non_null(strstr(r->note, "unique key"));
+    op = fr_enqueue_op();
     op.enqueue.idempotency_key = SPAN_LITERAL("k");
-    assert_int_equal(run(op)->outcome, OUT_UNAVAILABLE);
-    r = run(lease_op(OP_ACK, v));
+    r = fr_run(op);
+    assert_int_equal(r->outcome, OUT_UNAVAILABLE);
+    assert_non_null(strstr(r->note, "idempotency key"));
+    op = fr_enqueue_op();
+    op.enqueue.instead_of = held;
+    r = fr_run(op);
+    assert_int_equal(r->outcome, OUT_UNAVAILABLE);
+    assert_non_null(strstr(r->note, "dead job"));
+    r = fr_run(fr_lease_op(OP_ACK, v));
     assert_int_equal(r->outcome, OUT_UNAVAILABLE);
     assert_non_null(strstr(r->note, "holds this job"));
-    assert_int_equal(get(held)->outcome, OUT_UNAVAILABLE);
+    assert_int_equal(fr_get(held)->outcome, OUT_UNAVAILABLE);
     assert_int_equal(
-        run((struct op){.kind = OP_PURGE, .queue = {.name = SPAN_LITERAL("q")}})->outcome,
+        fr_run((struct op){.kind = OP_PURGE, .queue = {.name = SPAN_LITERAL("q")}})->outcome,
         OUT_UNAVAILABLE);
-    /* What the spool has is served, and ends there. */
-    r = claim(5);
+    /* Jobs of the spool are served, and end there. */
+    r = fr_claim(5);
     assert_int_equal(r->job_count, 1);
     assert_int_equal(r->jobs[0].job.seq, id.seq);
-    assert_int_equal(run(lease_op(OP_EXTEND, &r->jobs[0]))->outcome, OUT_OK);
-    assert_int_equal(run(lease_op(OP_ACK, &r->jobs[0]))->outcome, OUT_OK);
-    assert_int_equal(get(id)->jobs[0].job.state, STATE_DONE);
-    /* Back: the job of before is as it was. */
-    switched_set(w.primary, SWITCH_ON);
-    until_up(true);
-    assert_int_equal(run(lease_op(OP_ACK, v))->outcome, OUT_OK);
-    assert_int_equal(get(id)->jobs[0].job.state, STATE_DONE);
-    end();
+    assert_int_equal(fr_run(fr_lease_op(OP_EXTEND, &r->jobs[0]))->outcome, OUT_OK);
+    assert_int_equal(fr_run(fr_lease_op(OP_ACK, &r->jobs[0]))->outcome, OUT_OK);
+    assert_int_equal(fr_get(id)->jobs[0].job.state, STATE_DONE);
+    /* When the primary is back, its job is unchanged. */
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_up(true);
+    assert_int_equal(fr_run(fr_lease_op(OP_ACK, v))->outcome, OUT_OK);
+    assert_int_equal(fr_get(id)->jobs[0].job.state, STATE_DONE);
+    fr_end();
 }
 
-static void test_jobs_flow_back_as_they_are(void **state)
+static void test_jobs_are_moved_unchanged(void **state)
 {
     (void)state;
-    begin();
-    outage();
-    struct op op = enqueue_op();
+    fr_begin();
+    fr_outage();
+    struct op op = fr_enqueue_op();
     struct job_options options = {.max_attempts = 4};
     op.enqueue.has_priority = true;
     op.enqueue.priority = 7;
@@ -361,18 +152,18 @@ static void test_jobs_flow_back_as_they_are(void **state)
     op.enqueue.extra.group = SPAN_LITERAL("g");
     op.enqueue.extra.correlation = SPAN_LITERAL("c-1");
     op.enqueue.options = &options;
-    struct job_ref ready = put_op(op);
-    op = enqueue_op();
+    struct job_ref ready = fr_enqueue_this(op);
+    op = fr_enqueue_op();
     op.enqueue.delay_ms = 3600000;
-    struct job_ref later = put_op(op);
-    int64_t run_at_ms = get(later)->jobs[0].job.run_at.ms;
+    struct job_ref later = fr_enqueue_this(op);
+    int64_t run_at_ms = fr_get(later)->jobs[0].job.run_at.ms;
     struct job_ref many[150];
     for (size_t i = 0; i < 150; i++)
-        many[i] = put();
-    assert_int_equal(figures().spool_jobs, 152);
-    switched_set(w.primary, SWITCH_ON);
-    until_flowed();
-    const struct reply *r = get_at_primary(ready);
+        many[i] = fr_enqueue();
+    assert_int_equal(fr_figures().spool_jobs, 152);
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
+    const struct reply *r = fr_get_at_primary(ready);
     assert_int_equal(r->outcome, OUT_OK);
     const struct job_view *v = &r->jobs[0];
     assert_int_equal(v->job.state, STATE_READY);
@@ -383,141 +174,134 @@ static void test_jobs_flow_back_as_they_are(void **state)
     assert_true(span_equal(v->extra.correlation, SPAN_LITERAL("c-1")));
     assert_true(v->extra.options.len > 0);
     assert_true(span_equal(v->payload, SPAN_LITERAL("{\"n\":1}")));
-    r = get_at_primary(later);
+    r = fr_get_at_primary(later);
     assert_int_equal(r->jobs[0].job.state, STATE_SCHEDULED);
     assert_int_equal(r->jobs[0].job.run_at.ms, run_at_ms);
     for (size_t i = 0; i < 150; i++)
-        assert_int_equal(get_at_primary(many[i])->outcome, OUT_OK);
-    /* Through the server it is the same job, in the order it was put, and can be ended. */
-    r = claim(1000);
+        assert_int_equal(fr_get_at_primary(many[i])->outcome, OUT_OK);
+    /* The jobs are claimed in the order in which they were enqueued, and can be ended. */
+    r = fr_claim(1000);
     assert_int_equal(r->job_count, 151);
     assert_int_equal(r->jobs[0].job.seq, ready.seq);
     for (size_t i = 0; i < 150; i++)
         assert_int_equal(r->jobs[1 + i].job.seq, many[i].seq);
-    assert_int_equal(run(lease_op(OP_ACK, &r->jobs[150]))->outcome, OUT_OK);
-    assert_int_equal(get_at_primary(many[149])->jobs[0].job.state, STATE_DONE);
-    /* New ones of the primary are counted as before. */
-    assert_false(id_spooled(put().seq));
-    end();
+    assert_int_equal(fr_run(fr_lease_op(OP_ACK, &r->jobs[150]))->outcome, OUT_OK);
+    assert_int_equal(fr_get_at_primary(many[149])->jobs[0].job.state, STATE_DONE);
+    /* The primary gives its own ids to new jobs. */
+    assert_false(id_spooled(fr_enqueue().seq));
+    fr_end();
 }
 
-static void test_what_runs_ends_where_it_runs(void **state)
+static void test_a_running_job_ends_in_the_spool(void **state)
 {
     (void)state;
-    begin();
-    outage();
-    struct job_ref a = put(), b = put(), c = put();
-    const struct reply *r = claim(3);
+    fr_begin();
+    fr_outage();
+    struct job_ref a = fr_enqueue(), b = fr_enqueue(), c = fr_enqueue();
+    const struct reply *r = fr_claim(3);
     assert_int_equal(r->job_count, 3);
-    switched_set(w.primary, SWITCH_ON);
-    until_up(true);
-    assert_int_equal(figures().spool_jobs, 3);
-    assert_int_equal(get(a)->jobs[0].job.state, STATE_RUNNING);
-    assert_int_equal(run(lease_op(OP_ACK, &r->jobs[0]))->outcome, OUT_OK);
-    struct op fail = lease_op(OP_FAIL, &r->jobs[1]);
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_up(true);
+    assert_int_equal(fr_figures().spool_jobs, 3);
+    assert_int_equal(fr_get(a)->jobs[0].job.state, STATE_RUNNING);
+    assert_int_equal(fr_run(fr_lease_op(OP_ACK, &r->jobs[0]))->outcome, OUT_OK);
+    struct op fail = fr_lease_op(OP_FAIL, &r->jobs[1]);
     fail.lease.error = SPAN_LITERAL("no luck");
-    assert_int_equal(run(fail)->outcome, OUT_OK);
-    fail = lease_op(OP_FAIL, &r->jobs[2]);
+    assert_int_equal(fr_run(fail)->outcome, OUT_OK);
+    fail = fr_lease_op(OP_FAIL, &r->jobs[2]);
     fail.lease.no_retry = true;
-    assert_int_equal(run(fail)->outcome, OUT_OK);
-    until_flowed();
-    assert_int_equal(get_at_primary(a)->outcome, OUT_NOT_FOUND);
-    assert_int_equal(get(a)->jobs[0].job.state, STATE_DONE);
-    r = get_at_primary(b);
+    assert_int_equal(fr_run(fail)->outcome, OUT_OK);
+    fr_until_moved();
+    assert_int_equal(fr_get_at_primary(a)->outcome, OUT_NOT_FOUND);
+    assert_int_equal(fr_get(a)->jobs[0].job.state, STATE_DONE);
+    r = fr_get_at_primary(b);
     assert_int_equal(r->outcome, OUT_OK);
     assert_int_equal(r->jobs[0].job.failures, 1);
     assert_true(span_equal(r->jobs[0].error, SPAN_LITERAL("no luck")));
-    r = get_at_primary(c);
+    r = fr_get_at_primary(c);
     assert_int_equal(r->outcome, OUT_OK);
     assert_int_equal(r->jobs[0].job.state, STATE_DEAD);
-    end();
+    fr_end();
 }
 
-/* The primary is back, a job is given to it, and it goes away again without a word about it. */
-static void lose_the_move(enum switched_mode mode)
+/* The reply to the second step of a move is lost, whether the step was done or not. */
+static void move_unknown(enum switched_mode mode, bool restart)
 {
-    switched_set(w.primary, mode);
-    while (switched_met(w.primary, OP_ENQUEUE) == 0)
-        uv_run(&w.loop, UV_RUN_ONCE);
-    switched_set(w.primary, SWITCH_OFF);
-    until_up(false);
-}
-
-/* The answer to step 2 of the way back is lost, whether it was done or not. */
-static void doubt(enum switched_mode mode, bool restart)
-{
-    begin_with(true);
-    w.on_disk = restart;
-    open_failover();
-    outage();
-    struct job_ref id = put();
-    lose_the_move(mode);
-    /* Nobody knows whether the primary has it, so nobody gets it here. */
-    assert_int_equal(claim(5)->job_count, 0);
-    assert_int_equal(run((struct op){.kind = OP_CANCEL, .job = {.job = id}})->outcome,
+    fr_begin_with(true);
+    fr.on_disk = restart;
+    fr_open();
+    fr_put_queue(SPAN_LITERAL("q"), NULL, SPAN_LITERAL(""));
+    fr_outage();
+    struct job_ref id = fr_enqueue();
+    fr_lose_move(mode);
+    /* It is not known whether the primary has it, so it is not given out here. */
+    assert_int_equal(fr_claim(5)->job_count, 0);
+    assert_int_equal(fr_run((struct op){.kind = OP_CANCEL, .job = {.job = id}})->outcome,
                      OUT_UNAVAILABLE);
-    assert_int_equal(switched_passed(w.primary, OP_ENQUEUE) > 0, mode == SWITCH_LOST);
+    assert_int_equal(switched_passed(fr.primary, OP_ENQUEUE) > 0, mode == SWITCH_LOST);
     if (restart) {
-        close_failover();
-        listening = false;
-        open_failover();
-        assert_int_equal(claim(5)->job_count, 0);
-        listening = true;
+        fr_close();
+        fr_listening = false;
+        fr_open();
+        assert_int_equal(fr_claim(5)->job_count, 0);
+        fr_listening = true;
     } else {
-        switched_set(w.primary, SWITCH_ON);
+        switched_set(fr.primary, SWITCH_ON);
     }
-    until_flowed();
-    const struct reply *r = claim(5);
+    fr_until_moved();
+    const struct reply *r = fr_claim(5);
     assert_int_equal(r->job_count, 1);
     assert_int_equal(r->jobs[0].job.seq, id.seq);
     assert_int_equal(r->jobs[0].job.id_hi, id.hi);
-    assert_int_equal(run(lease_op(OP_ACK, &r->jobs[0]))->outcome, OUT_OK);
-    assert_int_equal(claim(5)->job_count, 0);
-    end();
+    assert_int_equal(fr_run(fr_lease_op(OP_ACK, &r->jobs[0]))->outcome, OUT_OK);
+    assert_int_equal(fr_claim(5)->job_count, 0);
+    fr_end();
 }
 
-static void test_doubt_done(void **state)
+static void test_a_move_whose_reply_is_lost(void **state)
 {
     (void)state;
-    doubt(SWITCH_LOST, false);
+    move_unknown(SWITCH_LOST, false);
 }
 
-static void test_doubt_not_done(void **state)
+static void test_a_move_that_is_dropped(void **state)
 {
     (void)state;
-    doubt(SWITCH_DROPPED, false);
+    move_unknown(SWITCH_DROPPED, false);
 }
 
-static void test_doubt_over_a_restart(void **state)
+static void test_an_unknown_move_over_a_restart(void **state)
 {
     (void)state;
-    doubt(SWITCH_LOST, true);
-    doubt(SWITCH_DROPPED, true);
+    move_unknown(SWITCH_LOST, true);
+    move_unknown(SWITCH_DROPPED, true);
 }
 
-/* Moved, done and forgotten before the spool heard of it: the key says that it was there. */
-static void test_doubt_about_a_job_that_is_done(void **state)
+/* The job was moved, done and removed before the spool got the reply: the primary recognises its
+ * key. */
+static void test_an_unknown_move_of_a_job_that_has_ended(void **state)
 {
     static const struct span queue = {"q", 1};
     (void)state;
-    begin();
-    outage();
-    put();
-    lose_the_move(SWITCH_LOST);
-    switched_set(w.primary, SWITCH_ON);
+    fr_begin();
+    fr_put_queue(SPAN_LITERAL("q"), NULL, SPAN_LITERAL(""));
+    fr_outage();
+    fr_enqueue();
+    fr_lose_move(SWITCH_LOST);
+    switched_set(fr.primary, SWITCH_ON);
     struct op op = {.kind = OP_CLAIM, .claim = {.queues = &queue, .queue_count = 1, .count = 5}};
-    const struct reply *r = run_at(switched_backend(w.primary), op);
+    const struct reply *r = fr_run_at(switched_backend(fr.primary), op);
     assert_int_equal(r->job_count, 1);
     struct job_ref there = {r->jobs[0].job.seq, r->jobs[0].job.id_hi};
-    assert_int_equal(run_at(switched_backend(w.primary), lease_op(OP_ACK, &r->jobs[0]))->outcome,
-                     OUT_OK);
-    run_at(switched_backend(w.primary), (struct op){.kind = OP_REMOVE, .job = {.job = there}});
-    until_flowed();
-    assert_int_equal(claim(5)->job_count, 0);
-    end();
+    assert_int_equal(
+        fr_run_at(switched_backend(fr.primary), fr_lease_op(OP_ACK, &r->jobs[0]))->outcome, OUT_OK);
+    fr_run_at(switched_backend(fr.primary), (struct op){.kind = OP_REMOVE, .job = {.job = there}});
+    fr_until_moved();
+    assert_int_equal(fr_claim(5)->job_count, 0);
+    fr_end();
 }
 
-/* The rules of a queue hold in an outage, too. */
+/* The rules of a queue also apply during an outage. */
 static void test_queues_are_known_in_the_spool(void **state)
 {
     struct queue_policy policy;
@@ -525,67 +309,67 @@ static void test_queues_are_known_in_the_spool(void **state)
     (void)state;
     policy_default(&policy);
     policy.lease_ms = 4321;
-    begin_with(true);
-    open_failover();
+    fr_begin_with(true);
+    fr_open();
     struct op op = {.kind = OP_QUEUE_PUT,
                     .queue = {.name = SPAN_LITERAL("q"),
                               .policy = &policy,
                               .has_owner = true,
-                              .owner = SPAN_LITERAL("somebody")}};
-    assert_int_equal(run(op)->outcome, OUT_OK);
-    outage(); /* what the primary has is looked at when it comes, at the latest */
-    switched_set(w.primary, SWITCH_ON);
-    until_up(true);
-    while (switched_passed(w.primary, OP_QUEUE_LIST) == 0)
-        uv_run(&w.loop, UV_RUN_ONCE);
+                              .owner = SPAN_LITERAL("keyval")}};
+    assert_int_equal(fr_run(op)->outcome, OUT_OK);
+    fr_outage(); /* the queues are read when the primary is available again, at the latest */
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_up(true);
+    while (switched_passed(fr.primary, OP_QUEUE_LIST) == 0)
+        uv_run(&fr.loop, UV_RUN_ONCE);
     for (;;) {
-        switched_set(w.primary, SWITCH_OFF);
-        r = run((struct op){.kind = OP_QUEUE_GET, .queue = {.name = SPAN_LITERAL("q")}});
+        switched_set(fr.primary, SWITCH_OFF);
+        r = fr_run((struct op){.kind = OP_QUEUE_GET, .queue = {.name = SPAN_LITERAL("q")}});
         if (r->outcome == OUT_OK)
             break;
-        switched_set(w.primary, SWITCH_ON);
-        until_up(true);
+        switched_set(fr.primary, SWITCH_ON);
+        fr_until_up(true);
     }
     assert_int_equal(r->queues[0].policy->lease_ms, 4321);
-    assert_true(span_equal(r->queues[0].owner, SPAN_LITERAL("somebody")));
-    put();
-    assert_int_equal(claim(1)->jobs[0].lease_ms, 4321);
-    end();
+    assert_true(span_equal(r->queues[0].owner, SPAN_LITERAL("keyval")));
+    fr_enqueue();
+    assert_int_equal(fr_claim(1)->jobs[0].lease_ms, 4321);
+    fr_end();
 }
 
-static void test_away_at_the_start(void **state)
+static void test_unavailable_at_the_start(void **state)
 {
     (void)state;
-    begin_with(false);
-    open_failover();
-    assert_false(figures().primary_up);
-    assert_int_equal(health().since.ms, w.clock.at.wall.ms);
-    assert_string_equal(health().trouble, "nobody listens at its address");
-    struct job_ref id = put();
+    fr_begin_with(false);
+    fr_open();
+    assert_false(fr_figures().primary_up);
+    assert_int_equal(fr_health().since.ms, fr.clock.at.wall.ms);
+    assert_string_equal(fr_health().trouble, "no server listens at its address");
+    struct job_ref id = fr_enqueue();
     assert_true(id_spooled(id.seq));
-    assert_int_equal(claim(1)->job_count, 1);
-    struct job_ref other = put();
-    w.unusable = "wrong password"; /* while it runs that is no end either */
-    listening = true;
-    for (int i = 0; i < 3; i++)
-        uv_run(&w.loop, UV_RUN_ONCE);
-    w.unusable = NULL;
-    until_up(true);
-    while (get_at_primary(other)->outcome != OUT_OK)
-        uv_run(&w.loop, UV_RUN_ONCE);
-    assert_int_equal(get(id)->jobs[0].job.state, STATE_RUNNING);
-    end();
+    assert_int_equal(fr_claim(1)->job_count, 1);
+    struct job_ref other = fr_enqueue();
+    fr.unusable = "wrong password"; /* while the node runs, it goes on, too */
+    fr_listening = true;
+    while (fr.opens == 0)
+        uv_run(&fr.loop, UV_RUN_ONCE);
+    fr.unusable = NULL;
+    fr_until_up(true);
+    while (fr_get_at_primary(other)->outcome != OUT_OK)
+        uv_run(&fr.loop, UV_RUN_ONCE);
+    assert_int_equal(fr_get(id)->jobs[0].job.state, STATE_RUNNING);
+    fr_end();
 }
 
 static void test_unusable_at_the_start(void **state)
 {
     struct err_note note = {""};
     (void)state;
-    begin_with(true);
-    w.unusable = "wrong password";
-    assert_int_equal(try_open(&note), -ERR_INVALID);
+    fr_begin_with(true);
+    fr.unusable = "wrong password";
+    assert_int_equal(fr_try_open(&note), -ERR_INVALID);
     assert_string_equal(note.text, "wrong password");
-    end_without();
+    fr_end_closed();
 }
 
 static void count_cb(void *ctx)
@@ -593,70 +377,69 @@ static void count_cb(void *ctx)
     ++*(unsigned *)ctx;
 }
 
-/* Another spool of the same node number had the sequence: neither job is taken for the other. */
+/* Another spool with the same node number gave the sequence: no job is mistaken for the other. */
 static void test_an_id_that_another_job_has(void **state)
 {
     struct job_past past = {.state = STATE_READY};
     (void)state;
-    begin();
-    outage();
-    struct job_ref first = put();
-    switched_set(w.primary, SWITCH_ON);
-    until_flowed();
-    struct op op = enqueue_op();
+    fr_begin();
+    fr_outage();
+    struct job_ref first = fr_enqueue();
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
+    struct op op = fr_enqueue_op();
     op.enqueue.past = &past;
     op.enqueue.id = (struct job_ref){first.seq + 1, first.hi - (UINT64_C(99) << 16)};
-    assert_int_equal(run_at(switched_backend(w.primary), op)->outcome, OUT_OK);
-    outage();
-    assert_int_equal(put().seq, first.seq + 1);
-    switched_set(w.primary, SWITCH_ON);
-    until_flowed();
-    const struct reply *r = claim(9);
+    assert_int_equal(fr_run_at(switched_backend(fr.primary), op)->outcome, OUT_OK);
+    fr_outage();
+    assert_int_equal(fr_enqueue().seq, first.seq + 1);
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
+    const struct reply *r = fr_claim(9);
     assert_int_equal(r->job_count, 3);
-    assert_false(id_spooled(r->jobs[0].job.seq)); /* the one that got another id */
-    end();
+    assert_false(id_spooled(r->jobs[0].job.seq)); /* the job that got another id */
+    fr_end();
 }
 
-static void test_who_waits_is_told(void **state)
+static void test_watches_are_signalled(void **state)
 {
     struct backend_watch *watch;
     unsigned signals = 0;
     (void)state;
-    begin();
-    assert_int_equal(backend_watch(w.b, SPAN_LITERAL("q"), count_cb, &signals, &watch), 0);
-    outage();
+    fr_begin();
+    assert_int_equal(backend_watch(fr.b, SPAN_LITERAL("q"), count_cb, &signals, &watch), 0);
+    fr_outage();
     while (signals == 0)
-        uv_run(&w.loop, UV_RUN_ONCE);
+        uv_run(&fr.loop, UV_RUN_ONCE);
     signals = 0;
-    put();
+    fr_enqueue();
     while (signals == 0)
-        uv_run(&w.loop, UV_RUN_ONCE);
+        uv_run(&fr.loop, UV_RUN_ONCE);
     signals = 0;
-    switched_set(w.primary, SWITCH_ON);
-    until_flowed();
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
     while (signals == 0)
-        uv_run(&w.loop, UV_RUN_ONCE);
-    backend_unwatch(w.b, watch);
-    end();
+        uv_run(&fr.loop, UV_RUN_ONCE);
+    backend_unwatch(fr.b, watch);
+    fr_end();
 }
 
-static void test_a_primary_that_says_nothing(void **state)
+static void test_a_primary_that_does_not_answer(void **state)
 {
     (void)state;
-    begin_with(true);
-    struct backend *spool;
+    fr_begin_with(true);
     struct err_note note;
     struct failover_setup setup = {
-        .kind = "test", .open = open_primary, .reachable = reachable, .health_ms = 40};
-    assert_int_equal(open_store("spool", &spool), 0);
-    assert_int_equal(backend_open_failover(spool, &setup, &w.config, &w.b, &note), 0);
-    switched_set(w.primary, SWITCH_SILENT);
-    until_up(false);
-    assert_true(id_spooled(put().seq));
-    switched_set(w.primary, SWITCH_ON);
-    until_flowed();
-    assert_int_equal(claim(5)->job_count, 1);
-    end();
+        .kind = "test", .open = fr_open_primary, .reachable = fr_reachable, .health_ms = 40};
+    assert_int_equal(fr_open_store("spool", &fr.spool), 0);
+    assert_int_equal(backend_open_failover(fr.spool, &setup, &fr.config, &fr.b, &note), 0);
+    switched_set(fr.primary, SWITCH_SILENT);
+    fr_until_up(false);
+    assert_true(id_spooled(fr_enqueue().seq));
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
+    assert_int_equal(fr_claim(5)->job_count, 1);
+    fr_end();
 }
 
 static void test_events_of_both(void **state)
@@ -664,41 +447,73 @@ static void test_events_of_both(void **state)
     struct backend_event v[16];
     uint64_t oldest, start, count = 0;
     (void)state;
-    begin();
-    start = backend_events_last(w.b);
-    outage();
-    struct job_ref id = put();
+    fr_begin();
+    start = backend_events_last(fr.b);
+    fr_outage();
+    struct job_ref id = fr_enqueue();
     size_t n = 0;
     while (n == 0) {
-        uv_run(&w.loop, UV_RUN_ONCE);
-        n = backend_events(w.b, start, UINT64_C(1) << EVENT_ENQUEUED, v, 16, &oldest);
+        uv_run(&fr.loop, UV_RUN_ONCE);
+        n = backend_events(fr.b, start, UINT64_C(1) << EVENT_ENQUEUED, v, 16, &oldest);
     }
     for (size_t i = 0; i < n; i++)
         count += v[i].seq == id.seq && v[i].id_hi == id.hi;
     assert_int_equal(count, 1);
-    end();
+    fr_end();
+}
+
+/* --- a primary that may lose jobs --- */
+
+/* PDQ-6 PDQ-7: it is checked on another thread, less and less often, and opened when it can be
+ * used. */
+static void test_an_unsafe_primary_is_checked_with_backoff(void **state)
+{
+    uint64_t before = 0, now, gaps[2];
+    (void)state;
+    fr_begin_with(false);
+    fr_unsafe = true;
+    fr_open();
+    fr_listening = true;
+    for (unsigned n = 1; n <= 3; n++) {
+        while (fr_checks < n)
+            uv_run(&fr.loop, UV_RUN_ONCE);
+        now = uv_hrtime() / 1000000;
+        if (n > 1)
+            gaps[n - 2] = now - before;
+        before = now;
+    }
+    assert_true(gaps[0] >= 900);
+    assert_true(gaps[1] >= 1900);
+    assert_int_equal(fr.opens, 0);
+    assert_false(fr_checked_on_loop);
+    assert_string_equal(fr_health().trouble, "appendonly is no");
+    fr_unsafe = false;
+    fr_until_up(true);
+    assert_int_equal(fr.opens, 1);
+    fr_end();
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_while_it_is_there),
-        cmocka_unit_test(test_an_outage_is_told),
-        cmocka_unit_test(test_lists_of_the_spool_say_so),
-        cmocka_unit_test(test_no_enqueue_is_refused_when_it_goes),
-        cmocka_unit_test(test_jobs_flow_back_as_they_are),
-        cmocka_unit_test(test_what_runs_ends_where_it_runs),
-        cmocka_unit_test(test_doubt_done),
-        cmocka_unit_test(test_doubt_not_done),
-        cmocka_unit_test(test_doubt_over_a_restart),
-        cmocka_unit_test(test_doubt_about_a_job_that_is_done),
+        cmocka_unit_test(test_while_the_primary_is_available),
+        cmocka_unit_test(test_an_outage_is_visible),
+        cmocka_unit_test(test_queries_to_the_spool_are_marked),
+        cmocka_unit_test(test_no_enqueue_is_refused_when_the_primary_fails),
+        cmocka_unit_test(test_jobs_are_moved_unchanged),
+        cmocka_unit_test(test_a_running_job_ends_in_the_spool),
+        cmocka_unit_test(test_a_move_whose_reply_is_lost),
+        cmocka_unit_test(test_a_move_that_is_dropped),
+        cmocka_unit_test(test_an_unknown_move_over_a_restart),
+        cmocka_unit_test(test_an_unknown_move_of_a_job_that_has_ended),
         cmocka_unit_test(test_queues_are_known_in_the_spool),
-        cmocka_unit_test(test_away_at_the_start),
+        cmocka_unit_test(test_unavailable_at_the_start),
         cmocka_unit_test(test_unusable_at_the_start),
         cmocka_unit_test(test_an_id_that_another_job_has),
-        cmocka_unit_test(test_who_waits_is_told),
-        cmocka_unit_test(test_a_primary_that_says_nothing),
+        cmocka_unit_test(test_watches_are_signalled),
+        cmocka_unit_test(test_a_primary_that_does_not_answer),
         cmocka_unit_test(test_events_of_both),
+        cmocka_unit_test(test_an_unsafe_primary_is_checked_with_backoff),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

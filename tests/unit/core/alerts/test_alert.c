@@ -33,6 +33,9 @@ static void defaults(void **state)
     assert_false(alert_is_condition(ALERT_DEAD));
     assert_false(alert_is_condition(ALERT_SCHEDULE_FAILED));
     assert_true(alert_is_condition(ALERT_DEEP));
+    assert_true(alert_is_condition(ALERT_FAILOVER));
+    assert_true(alert_is_of_node(ALERT_FAILOVER));
+    assert_false(alert_is_of_node(ALERT_CAPACITY));
     assert_null(alert_on_name(0));
     assert_null(alert_on_name(ALERT_ON_COUNT));
 }
@@ -65,6 +68,9 @@ static void refused(void **state)
     alert_rule_default(ALERT_NO_CLAIM, &r);
     r.after_ms = 999;
     check_refuses(r, "after_ms ");
+    alert_rule_default(ALERT_FAILOVER, &r);
+    r.queue = SPAN_LITERAL("q*");
+    check_refuses(r, "queue must be *");
     assert_int_equal(alert_name_check(SPAN_LITERAL("ops"), NULL), 0);
     assert_int_equal(alert_name_check(SPAN_LITERAL(""), NULL), -ERR_INVALID);
     assert_int_equal(alert_name_check(SPAN_LITERAL("-x"), NULL), -ERR_INVALID);
