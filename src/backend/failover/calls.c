@@ -136,11 +136,9 @@ static void plan_job_or_queue(struct fo_call *c)
     bool there = (own && flow != FLOW_MOVED) || op_info(op->kind)->away == AWAY_BOTH;
     if (flow != FLOW_NONE && flow != FLOW_MOVED && op->kind != OP_GET)
         c->note = note_moving;
-    else if (there)
-        for_spool(c);
-    else if (f->up)
+    else if (!there && f->up)
         for_primary(c);
-    else if (!(c->note = spool_refusal(f, op)))
+    else if (there || !(c->note = spool_refusal(f, op)))
         for_spool(c);
 }
 

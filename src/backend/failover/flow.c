@@ -189,18 +189,24 @@ static void queue_read_cb(void *ctx, const struct reply *reply)
     }
 }
 
+static bool is_asked_for(const struct flow *w, size_t count, struct span queue)
+{
+    for (size_t i = 0; i < count; i++)
+        if (span_equal(w->ops[i].queue.name, queue))
+            return true;
+    return false;
+}
+
 /* Reads each queue that is missing once; false: none is, or they were tried in this round. */
 static bool create_queues(struct failover *f)
 {
     struct flow *w = &f->flow;
     size_t n = 0;
     for (size_t i = 0; i < w->count && !w->queues_asked; i++) {
-        struct span name = w->jobs[i].held ? w->jobs[i].held->jobs[0].queue : (struct span){0};
-        bool known = !w->jobs[i].no_queue;
-        for (size_t k = 0; k < n && !known; k++)
-            known = span_equal(w->ops[k].queue.name, name);
-        if (!known)
-            w->ops[n++] = (struct op){.kind = OP_QUEUE_GET, .queue = {.name = name}};
+        const struct flow_job *j = &w->jobs[i];
+        if (j->no_queue && j->held && !is_asked_for(w, n, j->held->jobs[0].queue))
+            w->ops[n++] =
+                (struct op){.kind = OP_QUEUE_GET, .queue = {.name = j->held->jobs[0].queue}};
     }
     if (n == 0)
         return false;

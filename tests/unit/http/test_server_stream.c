@@ -134,8 +134,8 @@ static void one_large_event(void **state)
 }
 
 /* Writes until the kernel takes nothing more. Each write tries the socket again, also while it does
- * not report that it is writable, and a split stream sometimes delays a try: only several tries in a
- * row that take nothing prove that the kernel is full. */
+ * not report that it is writable, and a split stream sometimes delays a try: only several tries in
+ * a row that take nothing prove that the kernel is full. */
 static void fill_kernel(struct http_rig *r, struct http_exchange *x)
 {
     char event[1000];
