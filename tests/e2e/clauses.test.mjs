@@ -2,8 +2,10 @@
 // Numbers that requirements name and that other suites, with their few jobs, do not reach: the default page of dead letters
 // (KV-8) and the last 1,000 exceptions (PDQ-10). Runs on every store; tests/suite.d/66-e2e-shared.sh has the shared ones.
 import assert from 'node:assert/strict';
+import net from 'node:net';
 import { test } from 'node:test';
 
+import { startServer, until } from './lib/server.mjs';
 import { freshQueue, onStores } from './lib/suite.mjs';
 
 async function ok(answer, status = 200) {
@@ -66,4 +68,21 @@ onStores('clauses', ['memory', 'sqlite'], {}, (use) => {
     assert.equal((await ok(api.get(`/v1/exceptions?queue=${queue}&limit=1000`))).exceptions.length, 1000);
     assert.equal((await api.get(`/v1/exceptions?queue=${queue}&limit=1001`)).status, 422);
   });
+});
+
+test('PDQ-10 a snapshot taken while the server drains says so', async () => {
+  const server = await startServer({ backend: 'memory' });
+  const socket = net.connect(server.port, server.host).setEncoding('utf8');
+  let text = '';
+  socket.on('data', (chunk) => (text += chunk));
+  // The reply 100 shows that the server has read the head, so that it waits for the body while it drains.
+  socket.write('GET /v1/snapshot HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n');
+  await until('the head was read', () => text.includes('100 Continue'));
+  server.process.kill('SIGTERM');
+  await until('the server drains', () => /draining/.test(server.stderr));
+  socket.write('{}');
+  await until('the snapshot arrived', () => text.includes('"shutdown"'));
+  assert.match(text, /"shutdown":true/);
+  socket.destroy();
+  assert.equal((await server.exited).code, 0);
 });
