@@ -21,7 +21,7 @@ const schedule = {
   source_queue: f.text(200), batch_size: f.int(1, 1000), eager: f.bool, interval_ms: f.int(1000, 86_400_000), job: f.raw, description: f.text(4096),
 };
 const alert = {
-  on: f.word('dead', 'deep', 'errors', 'stalled'), queue: f.text(200), enabled: f.bool, depth: f.int(1, 1000), percent: f.int(1, 100), window_ms: f.int(1000, 3_600_000), min_ends: f.int(1, 100),
+  on: f.word('dead', 'deep', 'error_share'), queue: f.text(200), enabled: f.bool, depth: f.int(1, 1000), percent: f.int(1, 100), window_ms: f.int(1000, 3_600_000), min_ends: f.int(1, 100),
   after_ms: f.int(1000, 3_600_000), with_payload: f.bool,
 };
 const trigger = { type: f.word('TIME', 'QUEUE'), queue_id: f.int(1, 5), target_queue: f.text(200), batch_size: f.int(1, 100), polling_interval: f.int(1, 3600), enabled: f.bool, eager: f.bool, cron: f.word('* * * * *') };
