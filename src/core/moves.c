@@ -256,7 +256,7 @@ void decide_expire(const struct job *j, struct wall_time now, struct record *ret
 
 /* ---- applying ---- */
 
-/* Enters a state: every change of state is made here. */
+/* Enters a state: the only place that changes the state of a job. */
 static int enter(struct job *j, enum job_move move, enum job_state to, enum job_reason reason,
                  struct wall_time at)
 {

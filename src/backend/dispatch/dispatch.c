@@ -278,7 +278,7 @@ static void fill_ops(struct dispatch *d)
     d->base.ops = &d->ops;
 }
 
-static void forsaken_cb(void *ctx)
+static void inner_closed_cb(void *ctx)
 {
     (void)ctx;
 }
@@ -289,7 +289,7 @@ int backend_open_dispatch(struct backend *inner, const struct backend_config *co
 {
     struct dispatch *d = mem_zalloc(sizeof *d);
     if (!d) {
-        backend_close(inner, forsaken_cb, NULL);
+        backend_close(inner, inner_closed_cb, NULL);
         return -ERR_NOMEM;
     }
     d->inner = inner;

@@ -227,8 +227,8 @@ static bool may_pipeline(const struct pg_store *s)
            pg_gate_watched(s) && pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
 }
 
-/* The next unit is one that had to wait, or is formed from the waiting operations. False: there are
- * none. */
+/* The next unit is one that had to wait, or is formed from the waiting operations. False: no
+ * operation waits. */
 static bool gather_next_unit(struct pg_store *s)
 {
     const struct op *op = shared_front(&s->sh);

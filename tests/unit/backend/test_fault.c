@@ -149,7 +149,7 @@ static void test_a_query_is_never_unknown(void **state)
     end();
 }
 
-static void test_same_seed_same_fates(void **state)
+static void test_same_seed_same_outcomes(void **state)
 {
     (void)state;
     static size_t order[2][300];
@@ -413,7 +413,7 @@ static void test_spurious_signals(void **state)
 {
     (void)state;
     open_fault(&(struct fault_config){.seed = 2, .spurious_percent = 100});
-    submit_some(1, 1, rig_claim()); /* nobody watches */
+    submit_some(1, 1, rig_claim()); /* no one watches */
     rig_turn(&rig, 3);
     struct backend_watch *w;
     assert_int_equal(backend_watch(rig.b, SPAN_LITERAL("q"), rig_signal_cb, &rig, &w), 0);
@@ -548,7 +548,7 @@ int main(void)
         cmocka_unit_test(test_reordered_across_batches),
         cmocka_unit_test(test_dropped_denied_lost),
         cmocka_unit_test(test_a_query_is_never_unknown),
-        cmocka_unit_test(test_same_seed_same_fates),
+        cmocka_unit_test(test_same_seed_same_outcomes),
         cmocka_unit_test(test_meddle_touch),
         cmocka_unit_test(test_meddle_hold),
         cmocka_unit_test(test_meddle_hold_finds_nothing),

@@ -388,7 +388,7 @@ static void sample_job_attempt(struct random *random, struct arena *arena, struc
     };
 }
 
-static void sample_tally(struct random *random, struct record *ret)
+static void sample_counters(struct random *random, struct record *ret)
 {
     ret->counters = (struct rec_counters){.queue = u32(random), .hour = u32(random)};
     for (int i = 0; i < COUNTER_COUNT; i++)
@@ -661,7 +661,7 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
         sample_keys_gone(random, arena, ret);
         break;
     default:
-        sample_tally(random, ret);
+        sample_counters(random, ret);
         break;
     }
 }

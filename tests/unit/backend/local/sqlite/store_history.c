@@ -528,7 +528,7 @@ static void note_step(struct history *h)
     history_add(h, &r);
 }
 
-static void tally_step(struct history *h)
+static void counters_step(struct history *h)
 {
     const struct history_queue *q = &h->queues[random_below(&h->random, HISTORY_QUEUES)];
     struct record r = {.kind = REC_COUNTERS, .counters = {.queue = q->number}};
@@ -867,10 +867,10 @@ struct span history_frame(struct history *h, unsigned n)
         unsigned weight;
         void (*step)(struct history *h);
     } steps[] = {
-        {200, new_step},   {200, claim_step},   {150, ack_step},  {120, lease_step},
-        {100, still_step}, {25, gone_step},     {20, queue_step}, {15, bulk_step},
-        {30, key_step},    {3, store_step},     {60, kv_step},    {40, note_step},
-        {40, tally_step},  {20, schedule_step}, {15, link_step},
+        {200, new_step},     {200, claim_step},   {150, ack_step},  {120, lease_step},
+        {100, still_step},   {25, gone_step},     {20, queue_step}, {15, bulk_step},
+        {30, key_step},      {3, store_step},     {60, kv_step},    {40, note_step},
+        {40, counters_step}, {20, schedule_step}, {15, link_step},
     };
     history_begin(h);
     h->now.ms += random_between(&h->random, 0, 20);
