@@ -343,12 +343,12 @@ describe('where notices must not go', () => {
     await assert.rejects(startServer({ backend: 'memory', env: { HOLDFAST_WEBHOOKS_ALLOW: '10.0.0.1/8' } }), /webhooks\.allow/);
   });
 
-  test('a name that cannot be looked up counts for the breaker', async () => {
+  test('a name that cannot be resolved counts for the breaker', async () => {
     await withServer({ backend: 'memory' }, async ({ api, rule, notices }) => {
       await rule('all', { on: 'dead', webhook: { url: 'http://no-such-host.invalid/' } });
       await die(api, freshQueue());
       const found = await until('it failed', async () => (await notices()).find((n) => n.attempts > 0), 60_000);
-      assert.match(found.error, /cannot be looked up/);
+      assert.match(found.error, /cannot be resolved/);
       assert.equal((await api.get('/v1/breakers')).json.breakers[0].failures, 1);
     });
   });

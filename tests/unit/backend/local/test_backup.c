@@ -670,7 +670,7 @@ static void one_at_a_time(const char *scheme)
     assert_int_equal(backend_backup(b, &request, &note), 0);
     assert_int_equal(a.called, 0);
     assert_int_equal(backend_backup(b, &again, &note), -ERR_LOCKED);
-    assert_non_null(strstr(note.text, "under way"));
+    assert_non_null(strstr(note.text, "another backup is running"));
     run_until(&loop, &a.called, 1);
     assert_int_equal(a.error, 0);
 
@@ -729,7 +729,7 @@ static void test_nothing_on_disk(void **state)
     struct backup_request request = {backup_cb, &a};
     struct compact_request compact = {compact_cb, &a};
     assert_int_equal(backend_backup(b, &request, &note), -ERR_INVALID);
-    assert_non_null(strstr(note.text, "(memory) keeps nothing"));
+    assert_non_null(strstr(note.text, "(memory) stores nothing in files"));
     assert_int_equal(backend_compact(b, &compact, &note), -ERR_INVALID);
     backend_backup_cancel(b);
     backend_compact_cancel(b);

@@ -477,7 +477,7 @@ static void test_no_room_for_ballast(void **state)
     assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_DISK_FULL);
     assert_int_equal(answer(&r, ask(&r, (struct op){.kind = OP_LIST})), OUT_OK);
     rig_end(&r);
-    assert_non_null(strstr(r.said, "too little room for the ballast"));
+    assert_non_null(strstr(r.said, "not enough free space for the ballast file"));
 }
 
 /* Uses up the journal: the number of the first op that gets no answer. */
@@ -677,7 +677,7 @@ static void backup_cb(void *ctx, const struct backup_result *result)
     struct backups *b = ctx;
     b->called++;
     b->error = result->error;
-    assert_non_null(strstr(result->note, "make room"));
+    assert_non_null(strstr(result->note, "free some space"));
     uv_stop(&b->r->loop);
 }
 
