@@ -19,7 +19,6 @@ void rules_of(const struct queue_policy *policy, const struct job_options *optio
     *ret = (struct job_rules){
         .lease_ms = policy->lease_ms,
         .timeout_ms = policy->timeout_ms,
-        .cancel_grace_ms = policy->cancel_grace_ms,
         .max_attempts = policy->max_attempts,
         .max_crashes = policy->max_crashes,
         .lease_end = (enum lease_end)policy->lease_end,
