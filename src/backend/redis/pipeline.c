@@ -46,7 +46,7 @@ static bool choose(struct rd_store *s, enum item_kind *ret)
     const struct op *op = shared_front(&s->sh);
     if (s->sh.closing && !s->sh.first && !s->sh.bulks)
         return false;
-    if (shared_beat_due(&s->sh) && !line_has(s, ITEM_HEARTBEAT))
+    if (shared_heartbeat_due(&s->sh) && !line_has(s, ITEM_HEARTBEAT))
         *ret = ITEM_HEARTBEAT;
     else if (shared_tick_due(&s->sh) && !line_has(s, ITEM_TICK))
         *ret = ITEM_TICK;
@@ -86,7 +86,7 @@ static bool line_add(struct rd_store *s)
  * lease as the leader. */
 static void heartbeat_first(struct rd_store *s)
 {
-    if (s->line_count == 0 || s->line[0]->stage != STAGE_WAIT || !shared_beat_due(&s->sh) ||
+    if (s->line_count == 0 || s->line[0]->stage != STAGE_WAIT || !shared_heartbeat_due(&s->sh) ||
         line_has(s, ITEM_HEARTBEAT))
         return;
     struct item *it = rd_item_take(s);
@@ -194,7 +194,7 @@ static void data_lost(struct rd_store *s)
               LOG_INT("stores_found", s->handshake.found.stores),
               LOG_TEXT("note", "the server has lost data: jobs and "
                                "acknowledgements that were confirmed are missing"));
-    knowns_free(&s->sh);
+    queue_cache_free(&s->sh);
     alerts_known_done(&s->sh);
     shared_events_gap(&s->sh); /* the jobs that they describe no longer exist */
     s->stores = 0;

@@ -749,7 +749,7 @@ static void sample_alert_put(struct random *random, struct arena *arena, struct 
         rule->secret = text(random, arena, LIMIT_SECRET_BYTES);
     }
     ret->alert_put.name = alert_name(random, arena);
-    ret->alert_put.anew = random_chance(random, 50);
+    ret->alert_put.condition_changed = random_chance(random, 50);
     ret->alert_put.created_at = wall(random);
     ret->alert_put.updated_at = wall(random);
 }
@@ -867,7 +867,7 @@ struct field {
         F(kind, member.failures), F(kind, member.error)
 
 static const struct field fields[] = {
-    F(REC_ALERT_PUT, alert_put.anew),
+    F(REC_ALERT_PUT, alert_put.condition_changed),
     F(REC_ALERT_PUT, alert_put.created_at),
     F(REC_ALERT_PUT, alert_put.updated_at),
     S(REC_ALERT_PUT, alert_put.name),
