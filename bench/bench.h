@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks share: options, medians, progress. */
+/* Shared by the benchmarks: options, medians, progress. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,6 +10,5 @@ long bench_option(int argc, char **argv, const char *name, long otherwise);
 const char *bench_option_text(int argc, char **argv, const char *name, const char *otherwise);
 double bench_median(double *values, int count);          /* sorts them */
 void bench_progress(const char *what, int done, int of); /* standard error, only on a terminal */
-/* Processor time this thread has used: what others do with the machine counts less than in wall
- * time. */
+/* Processor time of this thread: other processes on the machine affect it less than wall time. */
 uint64_t bench_cpu_ns(void);

@@ -83,7 +83,7 @@ static void enqueue_many(struct rig *r, uint64_t count, bool spread, int64_t del
     }
 }
 
-/* BATCH jobs go in, BATCH come out one claim each, BATCH are acked; every operation is its own. */
+/* Enqueues BATCH jobs, claims them one by one, and acks them; each is a separate operation. */
 static void cycles(struct rig *r, uint64_t count, bool spread)
 {
     for (uint64_t done = 0; done < count; done += BATCH) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP parser alone, in process: nanoseconds of CPU a request, head and body, from memory.
+/* The HTTP parser alone, in process: nanoseconds of CPU time per request, head and body, from
+ * memory.
  *
- *   bench_http [--runs N] [--requests N]
+ * bench_http [--runs N] [--requests N]
  *
- * Each figure is the median of the runs. Bodies are decoded into a buffer that is used again. */
+ * Each figure is the median of the runs. Bodies are decoded into a buffer that is reused. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -48,7 +49,8 @@ static const struct sample {
 };
 #define SAMPLE_COUNT (sizeof(SAMPLES) / sizeof(SAMPLES[0]))
 
-/* The thread's own time: nothing here waits, and neighbours on the machine are not counted. */
+/* CPU time of the thread: nothing here waits, and other processes on the machine are not
+ * counted. */
 static uint64_t cpu_ns(void)
 {
     struct timespec t;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The embedded backend, durable, in process: full cycles (enqueue, claim, ack) a second through the
- * journal, with SQLite behind it, with the raw fdatasync rate of the same directory beside it; and
+ * journal, with SQLite behind it; the raw fdatasync rate of the same directory for comparison; and
  * how long a store with a million pending jobs takes to open.
  *
  *   bench_store [--dir DIR] [--runs N] [--seconds N] [--batch N] [--load N] [--keys N] [--fails N]
  *
- * --keys 1 gives every job a unique key of its own, --keys 3 a group and a correlation id as well;
- * --fails N lets one attempt in N fail, to be tried again at once.
- * Two batches are under way at a time: while one is committed the next is made. A batch is a third
- * enqueues, a third claims, a third acks of what the batch before claimed. */
+ * --keys 1 gives every job its own unique key, --keys 3 a group and a correlation id as well;
+ * --fails N lets one attempt in N fail, which is retried at once.
+ * Two batches are under way at a time: while one is committed the next is prepared. A batch is a
+ * third enqueues, a third claims, a third acks of the jobs that the previous batch claimed. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ struct held {
 
 #define KEY_BYTES 24
 
-struct lane {
+struct slot {
     struct rig *rig;
     struct op ops[BATCH_MAX];
     char texts[BATCH_MAX][3][KEY_BYTES]; /* unique key, group, correlation id of each */
@@ -41,7 +41,7 @@ struct lane {
 struct rig {
     uv_loop_t loop;
     struct backend *backend;
-    struct lane lanes[UNDER_WAY];
+    struct slot slots[UNDER_WAY];
     struct held held[BATCH_MAX * 4];
     size_t held_count;
     size_t batch;
@@ -80,33 +80,33 @@ static void rig_close(struct rig *r)
     bench_must(uv_loop_close(&r->loop) == 0, "close the loop");
 }
 
-/* Keys as clients have them: next to each other in time, far apart in any order of keys. */
-static void fill_keys(struct lane *lane, size_t index, struct job_extra *extra)
+/* Keys like those of clients: close to each other in time, far apart in any order of keys. */
+static void fill_keys(struct slot *slot, size_t index, struct job_extra *extra)
 {
     static const uint64_t spread = UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t name = ++lane->rig->named;
+    uint64_t name = ++slot->rig->named;
     struct span *keys[3] = {&extra->unique, &extra->group, &extra->correlation};
     uint64_t values[3] = {name * spread, name % 1000 * spread, (name + 1) * spread};
-    for (unsigned i = 0; i < lane->rig->keys; i++) {
-        char *text = lane->texts[index][i];
+    for (unsigned i = 0; i < slot->rig->keys; i++) {
+        char *text = slot->texts[index][i];
         snprintf(text, KEY_BYTES, "key-%016llx", (unsigned long long)values[i]);
         *keys[i] = span_text(text);
     }
 }
 
-static void fill_enqueue(struct lane *lane, size_t index)
+static void fill_enqueue(struct slot *slot, size_t index)
 {
-    struct rig *r = lane->rig;
-    struct op *op = &lane->ops[index];
+    struct rig *r = slot->rig;
+    struct op *op = &slot->ops[index];
     *op = (struct op){.kind = OP_ENQUEUE};
     op->enqueue.queue = r->queue;
     op->enqueue.payload_kind = PAYLOAD_BYTES;
     op->enqueue.payload = span_of(r->payload, sizeof(r->payload));
     if (r->keys > 0)
-        fill_keys(lane, index, &op->enqueue.extra);
+        fill_keys(slot, index, &op->enqueue.extra);
 }
 
-/* An ack, or a fail that lets it run again at once. */
+/* An ack, or a fail after which the job is retried at once. */
 static void fill_end(struct rig *r, struct op *op, struct held h)
 {
     bool fails = r->fails && ++r->ended % r->fails == 0;
@@ -118,40 +118,40 @@ static void fill_end(struct rig *r, struct op *op, struct held h)
         fails ? SPAN_LITERAL("connection refused by the other side") : (struct span){0};
 }
 
-static void lane_submit(struct lane *lane);
+static void slot_submit(struct slot *slot);
 
 static void on_reply(void *ctx, const struct reply *reply)
 {
-    struct lane *lane = ctx;
-    struct rig *r = lane->rig;
+    struct slot *slot = ctx;
+    struct rig *r = slot->rig;
     bench_must(reply->outcome == OUT_OK, "get an operation done");
     if (reply->kind == OP_CLAIM && reply->job_count == 1)
         r->held[r->held_count++] = (struct held){reply->jobs[0].job.seq, reply->jobs[0].token};
     r->acked += reply->kind == OP_ACK;
-    if (--lane->open == 0 && !r->stop)
-        lane_submit(lane);
+    if (--slot->open == 0 && !r->stop)
+        slot_submit(slot);
 }
 
-static void lane_submit(struct lane *lane)
+static void slot_submit(struct slot *slot)
 {
-    struct rig *r = lane->rig;
+    struct rig *r = slot->rig;
     size_t n = 0, third = r->batch / 3;
     for (; n < third; n++)
-        fill_enqueue(lane, n);
+        fill_enqueue(slot, n);
     for (size_t i = 0; i < third; i++, n++) {
-        lane->ops[n] = (struct op){.kind = OP_CLAIM};
-        lane->ops[n].claim.queues = &r->queue;
-        lane->ops[n].claim.queue_count = 1;
-        lane->ops[n].claim.count = 1;
-        lane->ops[n].claim.want_body = true;
-        lane->ops[n].claim.worker = r->worker;
+        slot->ops[n] = (struct op){.kind = OP_CLAIM};
+        slot->ops[n].claim.queues = &r->queue;
+        slot->ops[n].claim.queue_count = 1;
+        slot->ops[n].claim.count = 1;
+        slot->ops[n].claim.want_body = true;
+        slot->ops[n].claim.worker = r->worker;
     }
     while (n < r->batch && r->held_count > 0) {
-        fill_end(r, &lane->ops[n], r->held[--r->held_count]);
+        fill_end(r, &slot->ops[n], r->held[--r->held_count]);
         n++;
     }
-    lane->open = n;
-    bench_must(backend_submit(r->backend, lane->ops, n, on_reply, lane) == 0, "submit");
+    slot->open = n;
+    bench_must(backend_submit(r->backend, slot->ops, n, on_reply, slot) == 0, "submit");
 }
 
 static double raw_syncs(const char *dir)
@@ -195,8 +195,8 @@ static struct result run_cycles(const char *dir, const struct setting *s)
     r->fails = s->fails;
     rig_open(r, dir);
     for (size_t i = 0; i < UNDER_WAY; i++) {
-        r->lanes[i].rig = r;
-        lane_submit(&r->lanes[i]);
+        r->slots[i].rig = r;
+        slot_submit(&r->slots[i]);
     }
     uint64_t warm = clock_ns();
     while (clock_ns() - warm < 1000000000)
@@ -217,21 +217,21 @@ static struct result run_cycles(const char *dir, const struct setting *s)
     return result;
 }
 
-/* Fills a store with pending jobs and times the opening that follows. */
+/* Fills a store with pending jobs and measures how long it takes to open it. */
 static double run_load(const char *dir, uint64_t jobs)
 {
     struct rig *r = calloc(1, sizeof(*r));
     bench_must(r != NULL, "get memory");
     rig_open(r, dir);
     r->stop = true;
-    struct lane *lane = &r->lanes[0];
-    lane->rig = r;
+    struct slot *slot = &r->slots[0];
+    slot->rig = r;
     for (uint64_t done = 0; done < jobs; done += 1000) {
         for (size_t i = 0; i < 1000; i++)
-            fill_enqueue(lane, i);
-        lane->open = 1000;
-        bench_must(backend_submit(r->backend, lane->ops, 1000, on_reply, lane) == 0, "submit");
-        while (lane->open)
+            fill_enqueue(slot, i);
+        slot->open = 1000;
+        bench_must(backend_submit(r->backend, slot->ops, 1000, on_reply, slot) == 0, "submit");
+        while (slot->open)
             uv_run(&r->loop, UV_RUN_ONCE);
     }
     rig_close(r);

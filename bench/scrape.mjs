@@ -33,48 +33,48 @@ function ask(server, agent, method, target, body) {
 const agent = () => new http.Agent({ keepAlive: true, maxSockets: 1 });
 const nameOf = (i) => `queue-${String(i).padStart(6, '0')}`;
 
-/** Many queues, each with a job and its own figures, made by explicit definitions. */
+/** Many queues, each with a job and its own figures, created by explicit definitions. */
 async function fill(server) {
-  const lanes = Array.from({ length: 16 }, agent);
+  const agents = Array.from({ length: 16 }, agent);
   let next = 0;
-  await Promise.all(lanes.map(async (lane) => {
+  await Promise.all(agents.map(async (connection) => {
     for (let i; (i = next++) < queues;) {
-      const { status } = await ask(server, lane, 'PUT', `/v1/queues/${nameOf(i)}`, '{}');
+      const { status } = await ask(server, connection, 'PUT', `/v1/queues/${nameOf(i)}`, '{}');
       if (status !== 200 && status !== 201) throw new Error(`PUT gave ${status}`);
-      if (i < 1000) await ask(server, lane, 'POST', `/v1/queues/${nameOf(i)}/jobs`, '{"payload":1}');
+      if (i < 1000) await ask(server, connection, 'POST', `/v1/queues/${nameOf(i)}/jobs`, '{"payload":1}');
     }
   }));
-  for (const lane of lanes) lane.destroy();
+  for (const connection of agents) connection.destroy();
 }
 
 /** One enqueue after the other for a while; their times in ms, sorted. */
 async function enqueues(server) {
-  const lane = agent(), times = [], end = performance.now() + seconds * 1000;
+  const connection = agent(), times = [], end = performance.now() + seconds * 1000;
   while (performance.now() < end) {
     const start = performance.now();
-    await ask(server, lane, 'POST', `/v1/queues/${nameOf(times.length % queues)}/jobs`, '{"payload":1}');
+    await ask(server, connection, 'POST', `/v1/queues/${nameOf(times.length % queues)}/jobs`, '{"payload":1}');
     times.push(performance.now() - start);
   }
-  lane.destroy();
+  connection.destroy();
   return times.sort((a, b) => a - b);
 }
 
-/** In a thread of its own, so that reading pages does not delay the enqueues that are measured. */
+/** In its own thread, so that reading pages does not delay the enqueues that are measured. */
 async function scrape(server) {
-  const told = { pages: 0, bytes: 0, slowest: 0 };
+  const result = { pages: 0, bytes: 0, slowest: 0 };
   let stop = false;
   parentPort.once('message', () => (stop = true));
   await Promise.all(Array.from({ length: scrapers }, async () => {
-    const lane = agent();
+    const connection = agent();
     while (!stop) {
       const start = performance.now();
-      told.bytes = (await ask(server, lane, 'GET', page)).bytes;
-      told.slowest = Math.max(told.slowest, performance.now() - start);
-      if (told.pages++ === 0) parentPort.postMessage('begun');
+      result.bytes = (await ask(server, connection, 'GET', page)).bytes;
+      result.slowest = Math.max(result.slowest, performance.now() - start);
+      if (result.pages++ === 0) parentPort.postMessage('begun');
     }
-    lane.destroy();
+    connection.destroy();
   }));
-  parentPort.postMessage({ told });
+  parentPort.postMessage({ result });
 }
 
 async function whileScraped(server) {
@@ -82,11 +82,11 @@ async function whileScraped(server) {
   await new Promise((resolve) => worker.once('message', resolve));
   const used = processorSeconds(server);
   const times = await enqueues(server);
-  const told = await new Promise((resolve) => {
-    worker.on('message', (message) => message.told && resolve(message.told));
+  const result = await new Promise((resolve) => {
+    worker.on('message', (message) => message.result && resolve(message.result));
     worker.postMessage('stop');
   });
-  return { times, told: { ...told, seconds: processorSeconds(server) - used } };
+  return { times, result: { ...result, seconds: processorSeconds(server) - used } };
 }
 
 const show = (times) =>
@@ -101,10 +101,10 @@ const server = await startServer({ backend: 'memory' });
 await fill(server);
 await ask(server, agent(), 'GET', page);
 const alone = await enqueues(server);
-const { times, told } = await whileScraped(server);
-console.log(`${queues} queues, ${scrapers} scrapers of ${page} (${told.bytes} bytes)`);
+const { times, result } = await whileScraped(server);
+console.log(`${queues} queues, ${scrapers} scrapers of ${page} (${result.bytes} bytes)`);
 console.log(`alone:   ${alone.length} enqueues, ${show(alone)}`);
-console.log(`scraped: ${times.length} enqueues, ${show(times)}; ${told.pages} pages, the slowest ${told.slowest.toFixed(0)} ms; ${told.seconds.toFixed(2)} s of processor time`);
+console.log(`scraped: ${times.length} enqueues, ${show(times)}; ${result.pages} pages, the slowest ${result.slowest.toFixed(0)} ms; ${result.seconds.toFixed(2)} s of processor time`);
 console.log(`ratio of p50: ${(times[times.length >> 1] / alone[alone.length >> 1]).toFixed(2)}, resident ${residentMiB(server).toFixed(0)} MiB`);
 await stopServer(server);
 process.exit(0);

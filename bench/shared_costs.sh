@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench/shared_costs.sh postgres|redis [SECONDS]: what a job costs on a store that nodes share, on a server of
-# its own: full cycles a second through one node, processor time of the node and of the server, and bytes of its
-# log, a job at a time (W2) and in batches of 100 (W3). docs/scaling.md has a model made of these figures.
+# bench/shared_costs.sh postgres|redis [SECONDS]: what a job costs on a store that nodes share, on its own
+# server: full cycles a second through one node, processor time of the node and of the server, and bytes of its
+# log, a job at a time (W2) and in batches of 100 (W3). docs/scaling.md has a model based on these figures.
 # Durable: the server syncs before it confirms. Set TMPDIR to the disk to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes HEADER with VERSION and the commit of SOURCE ("" when SOURCE is not a git work tree of its
-# own, as in a release archive). Run with cmake -P at each build; an unchanged header is not touched.
+# Writes HEADER with VERSION and the commit of SOURCE ("" if SOURCE is not the root of a git work
+# tree, as in a release archive). Run with cmake -P at each build; an unchanged header is not rewritten.
 set(commit "")
 if(EXISTS "${SOURCE}/.git")
   execute_process(

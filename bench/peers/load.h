@@ -33,12 +33,13 @@ struct load_protocol {
      * request is one job's, and up to depth of them are under way. */
     bool put_batched, take_batched;
     /* The first bytes of a connection, and its setup. It is up when load_up() was called, here or
-     * in hear. The first connection is up before any other is made, so it can create the queue. */
+     * in hear. The first connection is up before any other is opened, so it can create the queue.
+     */
     void (*hello)(struct load_conn *c);
     /* Takes one message off the front of the bytes: its length, or 0 when it is not whole. */
     size_t (*hear)(struct load_conn *c, const char *at, size_t len);
-    void (*put)(struct load_conn *c, unsigned jobs);  /* asks to enqueue so many */
-    void (*take)(struct load_conn *c, unsigned jobs); /* asks for up to so many; sets c->asked */
+    void (*put)(struct load_conn *c, unsigned jobs);  /* enqueues this many */
+    void (*take)(struct load_conn *c, unsigned jobs); /* claims up to this many; sets c->asked */
     void (*settle)(struct load_conn *c);              /* sends what c->held holds */
 };
 
@@ -52,11 +53,11 @@ struct load_options {
     unsigned producers, consumers;
     unsigned depth;       /* jobs in flight on one connection; 1: one at a time */
     unsigned size;        /* bytes of a job */
-    unsigned priorities;  /* each job has one of so many, at random; 1: all the same */
+    unsigned priorities;  /* each job has one of this many, at random; 1: all the same */
     unsigned delay_s;     /* of every job */
     unsigned poll_us;     /* how long a consumer rests that polled in vain */
     uint64_t backlog_max; /* producers rest above; 0: never */
-    uint64_t count;       /* stop after so many confirms; 0: by time */
+    uint64_t count;       /* stop after this many confirms; 0: by time */
     uint64_t interval_us; /* one job each; 0: as fast as answers come */
     double seconds, warmup_s;
     const char *pids; /* of the server, separated by commas; NULL: not measured */
@@ -133,7 +134,7 @@ uint64_t load_now_ns(void);
 void load_open(struct load *load);
 void load_warm(struct load *load); /* options.warmup_s of the work, not measured */
 /* Until options.seconds are over, or options.count jobs are in. Jobs are those that were settled,
- * or confirmed where nobody consumes. */
+ * or confirmed if there are no consumers. */
 void load_run(struct load *load, uint64_t *ret_elapsed_ns, uint64_t *ret_jobs);
 /* Processor time and resident bytes of options.pids and all their descendants. */
 void load_server_usage(const char *pids, double *ret_cpu_us, double *ret_rss_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AMQP 0-9-1 as RabbitMQ speaks it: persistent messages with publisher confirms, a consumer with a
- * prefetch of depth. Acks of consumers have no answer, so a job counts as settled when its ack is
- * sent. */
+/* AMQP 0-9-1 as implemented by RabbitMQ: persistent messages with publisher confirms, a consumer
+ * with a prefetch of depth. Acks of consumers have no reply, so a job counts as settled when its
+ * ack is sent. */
 #include <string.h>
 
 #include "load.h"
@@ -87,7 +87,7 @@ static void start_ok(struct load_conn *c, const char *args)
 static void tune_ok(struct load_conn *c, const char *args)
 {
     size_t f = method_begin(c, CONNECTION_TUNE_OK);
-    load_bytes(&c->out, args, 6); /* channels and frame size as the server would have them */
+    load_bytes(&c->out, args, 6); /* channels and frame size that the server proposes */
     load_big(&c->out, 0, 2);      /* no heartbeat */
     frame_end(c, f);
     f = method_begin(c, CONNECTION_OPEN);
@@ -136,7 +136,7 @@ static void mode_set(struct load_conn *c, const char *args)
     frame_end(c, f);
 }
 
-/* Every tag of the window has a byte: confirmed out of turn. */
+/* Every tag of the window has a byte: whether it was confirmed out of order. */
 static void ready(struct load_conn *c, const char *args)
 {
     static const char none[1];
@@ -179,7 +179,7 @@ static void confirmed(struct load_conn *c, const char *args)
 
 static void delivered(struct load_conn *c, const char *args)
 {
-    c->tag = load_read_big(args + 1 + (uint8_t)args[0], 8); /* behind the consumer's tag */
+    c->tag = load_read_big(args + 1 + (uint8_t)args[0], 8); /* after the consumer's tag */
 }
 
 static void consuming(struct load_conn *c, const char *args)
@@ -188,7 +188,7 @@ static void consuming(struct load_conn *c, const char *args)
     (void)args;
 }
 
-/* What follows on the first connection is the queue's declaration. */
+/* On the first connection the declaration of the queue follows. */
 static void opened(struct load_conn *c, const char *args)
 {
     if (c->index == 0)
@@ -264,7 +264,7 @@ static void put(struct load_conn *c, unsigned jobs)
     }
 }
 
-/* Once; from then on the server pushes as many as the prefetch allows. */
+/* Sent once; from then on the server pushes as many as the prefetch allows. */
 static void take(struct load_conn *c, unsigned jobs)
 {
     size_t f = method_begin(c, BASIC_CONSUME);

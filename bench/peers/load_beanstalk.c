@@ -63,8 +63,8 @@ static size_t reserved(struct load_conn *c, const char *at, size_t line, size_t 
     return line + body + 2;
 }
 
-/* A producer has one answer to come, a consumer two. */
-static void greet(struct load_conn *c, const char *at, size_t line)
+/* A producer expects one reply, a consumer two. */
+static void take_handshake(struct load_conn *c, const char *at, size_t line)
 {
     bool producer = c->role == LOAD_PRODUCER;
     if (!load_begins(at, line, producer ? "USING " : "WATCHING "))
@@ -79,7 +79,7 @@ static size_t hear(struct load_conn *c, const char *at, size_t len)
     if (line == 0)
         return 0;
     if (!c->up)
-        greet(c, at, line);
+        take_handshake(c, at, line);
     else if (c->role == LOAD_PRODUCER && load_begins(at, line, "INSERTED "))
         load_confirmed(c, 1);
     else if (c->role == LOAD_CONSUMER && load_begins(at, line, "RESERVED "))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the protocols write and read with. Memory that runs out ends the program. */
+/* Functions with which the protocols read and write. If memory runs out, the program ends. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gearmand: background jobs, in its memory. A worker that finds nothing sleeps until it is told
- * that there is something; the end of a job has no answer, so a job counts as settled when it is
- * sent. */
+/* gearmand: background jobs, in its memory. A worker that finds no job sleeps until the server
+ * notifies it; the end of a job has no reply, so a job counts as settled when it is sent. */
 #include <string.h>
 
 #include "load.h"

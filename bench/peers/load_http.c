@@ -14,8 +14,8 @@ static void hello(struct load_conn *c)
     load_up(c);
 }
 
-/* The head says how long the body is, so the body is made first; in `held` of a producer, which
- * holds nothing, or in a buffer of the caller's. */
+/* The head contains the length of the body, so the body is built first; in `held` of a producer,
+ * which holds nothing, or in a buffer of the caller's. */
 static void request(struct load_conn *c, const char *path, const char *last, struct buf *body)
 {
     load_text(&c->out, "POST /v1/");
@@ -112,7 +112,7 @@ static unsigned occurrences(const char *at, size_t len, const char *mark)
     return count;
 }
 
-/* The text behind `mark`, up to its quote; moves *at behind it. */
+/* The text after `mark`, up to its quote; advances *at past it. */
 static bool member(const char **at, const char *end, const char *mark, struct span *ret)
 {
     size_t n = strlen(mark);
@@ -144,7 +144,7 @@ static void claimed(struct load_conn *c, const char *body, size_t len)
     }
 }
 
-/* Answers come in order: an ack that is under way was sent before the claim. */
+/* Replies arrive in order: an ack that is under way was sent before the claim. */
 static void answered(struct load_conn *c, const char *body, size_t len)
 {
     bool put_answer = c->role == LOAD_PRODUCER;

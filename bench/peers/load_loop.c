@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop: connections, turns, and when to stop. After each round of events every connection that
- * heard something has one turn, in which it asks for all that it may ask for; so a pipelined
- * connection answers many answers with one write. */
+/* The loop: connections, steps, and when to stop. After each round of events every connection
+ * that received something has one step, in which it sends all requests that it may send; so a
+ * pipelined connection responds to many replies with one write. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@
 #define EVENTS 256
 #define READ_MIN (64 * 1024)
 #define UP_SECONDS 60
-#define STALL_SECONDS 30 /* no confirm and nothing settled: the server hangs */
+#define STALL_SECONDS 30 /* no confirm and no settled job for this long: the server hangs */
 #define NS_PER_S UINT64_C(1000000000)
 
 uint64_t load_now_ns(void)
@@ -214,7 +214,8 @@ static void turn(struct load_conn *c)
         conn_flush(c);
 }
 
-/* Producers rest when the backlog is full, and consumers that polled in vain; nobody wakes them. */
+/* Producers rest when the backlog is full, and so do consumers after an empty poll; both wake by
+ * time. */
 static bool due(const struct load_conn *c, uint64_t now, bool room)
 {
     if (c->dirty)
@@ -304,7 +305,7 @@ static void up_wait(struct load *load, unsigned connections)
     while (load->up < connections) {
         step(load);
         if (load_now_ns() > end)
-            load_fail("the server took over %d s to greet", UP_SECONDS);
+            load_fail("the handshake of the server took over %d s", UP_SECONDS);
     }
 }
 

@@ -141,7 +141,7 @@ static size_t message(struct load_conn *c, const char *at, size_t line, size_t l
     return line + size + 2;
 }
 
-static void greeted(struct load_conn *c)
+static void handshake_done(struct load_conn *c)
 {
     if (c->index == 0)
         stream_make(c);
@@ -159,7 +159,7 @@ static size_t hear(struct load_conn *c, const char *at, size_t len)
     if (load_begins(at, line, "PING"))
         load_text(&c->out, "PONG\r\n");
     else if (load_begins(at, line, "PONG") && !c->up)
-        greeted(c);
+        handshake_done(c);
     else if (!load_begins(at, line, "INFO ") && !load_begins(at, line, "+OK"))
         load_unexpected("a command", at, line);
     return line;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plain table in PostgreSQL with FOR UPDATE SKIP LOCKED, spoken over the wire protocol with
- * prepared statements. One at a time each statement has one job; in batches one has depth. Each is
- * its own transaction. A consumer that finds nothing polls. */
+/* A plain table in PostgreSQL with FOR UPDATE SKIP LOCKED, over the wire protocol with prepared
+ * statements. Without batches each statement has one job; with batches it has depth jobs. Each
+ * is its own transaction. A consumer that finds no job polls. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,7 +137,7 @@ static void statements_make(struct load_conn *c)
     c->step = STEP_STATEMENTS;
 }
 
-static void greeted(struct load_conn *c)
+static void handshake_done(struct load_conn *c)
 {
     if (c->step == STEP_START && c->index == 0)
         table_make(c);
@@ -257,7 +257,7 @@ static void heard(struct load_conn *c, char kind, const char *at, size_t len)
     else if (kind == 'Z' && c->up)
         committed(c);
     else if (kind == 'Z')
-        greeted(c);
+        handshake_done(c);
 }
 
 static size_t hear(struct load_conn *c, const char *at, size_t len)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processor time and memory of a server: of the processes that were named and all that came from
- * them, since a PostgreSQL works in its children and a RabbitMQ below a shell. */
+/* Processor time and memory of a server: of the given processes and all their descendants,
+ * because PostgreSQL works in its children and RabbitMQ below a shell. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ static int parent_of(int pid)
     size_t n = fread(text, 1, sizeof text - 1, f);
     (void)fclose(f);
     text[n] = '\0';
-    /* The name in brackets may hold anything, brackets too. */
+    /* The name in parentheses may contain any character, also parentheses. */
     const char *end = strrchr(text, ')');
     if (end && strlen(end) > 4)
         parent = (int)strtol(end + 4, NULL, 10);
@@ -105,7 +105,7 @@ static double cpu_us(int pid)
     clockid_t clock;
     struct timespec used;
     if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) < 0)
-        return 0; /* it ended meanwhile */
+        return 0; /* it has ended */
     return (double)used.tv_sec * 1e6 + (double)used.tv_nsec / 1e3;
 }
 

@@ -97,7 +97,7 @@ static void flush(struct null_server *s, struct client *c)
         ssize_t n = send(c->fd, c->out.data + c->out_at, c->out.len - c->out_at,
                          MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n <= 0)
-            break; /* full, or gone: reading will tell */
+            break; /* full, or closed: the next read shows it */
         c->out_at += (size_t)n;
     }
     bool left = c->out_at < c->out.len;
@@ -146,7 +146,7 @@ static void wake(struct null_server *s)
 
 /* ---- commands ---- */
 
-/* Its length, or 0 when the body is not there yet. */
+/* Its length, or 0 if the body has not arrived. */
 static size_t put(struct null_server *s, struct client *c, const char *at, size_t line, size_t len)
 {
     const char *last = memrchr(at, ' ', line);

@@ -50,7 +50,7 @@ async function startRedis(mode, directory) {
   return { port, servers: [server] };
 }
 
-/** Holdfast on a server that it shares with nobody here; both are measured. */
+/** Holdfast on a server that no other program uses here; both are measured. */
 const startOn = (startServer, url) => async (mode, directory) => {
   const below = await startServer(mode, directory);
   const above = await startHoldfast('beanstalk', { HOLDFAST_BACKEND: url(below.port) })(mode, directory);

@@ -87,8 +87,8 @@ export function logTail(file) {
 }
 
 /**
- * Starts a server in a process group of its own; what it says goes to DIRECTORY/NAME.log. `user`
- * {uid, gid} is who it runs as.
+ * Starts a server in its own process group; its output goes to DIRECTORY/NAME.log. `user`
+ * {uid, gid} is the user that it runs as.
  */
 export function startProcess(name, directory, command, { env = {}, user = {} } = {}) {
   const log = path.join(directory, `${name}.log`);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Front APIs: APIs of other systems over the same broker, one folder each.
+/* APIs of other systems over the same broker, one folder each.
  *
- * An API translates URLs, members, words, ids and times; the rules stay in core and broker. It acts
- * only on queues whose owner it is (its name), unless one is named. To add one: a folder with a
- * `const struct API`, and its row in api/apis.c. */
+ * An API translates URLs, members, names, ids and times; the rules stay in core and broker. It
+ * acts only on queues that it owns (whose owner is its name), unless a request names another
+ * queue. To add one: a folder with a `const struct api`, and its row in api/apis.c. */
 #pragma once
 
 #include <stdio.h>
@@ -37,26 +37,27 @@ struct api {
     const char *doc;  /* one line for the route reference */
     const struct http_route *routes;
     size_t route_count;
-    /* The ctx of its handlers. */
+    /* Opens the API. *ret is the ctx of its handlers. */
     int (*open)(const struct api_config *config, void **ret);
-    /* Ends what would never end by itself (streams); NULL = nothing does. */
+    /* Ends streams, which do not end by themselves; NULL = it has none. */
     void (*drain)(void *ctx);
-    /* Adds to /metrics; NULL = it has no figures of its own. */
+    /* Adds to /metrics; NULL = the API has no metrics. */
     void (*metrics)(void *ctx, struct metrics *m);
-    const struct metric *families; /* those that it adds; NULL = none */
+    const struct metric *families; /* the families that it adds; NULL = none */
     size_t family_count;
-    /* All exchanges were answered. Calls fn when ctx is gone, perhaps before it returns. */
+    /* Called after all exchanges were answered. Calls fn when ctx has been freed, perhaps before
+     * it returns. */
     void (*close)(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx);
 };
 
 struct apis;
 
-/* API i of all there are, or NULL past the last. */
+/* API number i, or NULL past the last. */
 const struct api *api_at(size_t i);
 /* NULL = no API has this name. */
 const struct api *api_find(const char *name);
 
-/* Opens the APIs with these names; unknown ones are programmer errors. */
+/* Opens the APIs with these names; an unknown name is a programmer error. */
 MUST_CHECK int apis_open(const struct api_config *config, const char *const *names, size_t count,
                          struct apis **ret);
 /* Calls fn with the table of each open API. */
@@ -64,7 +65,7 @@ void apis_routes(const struct apis *d, void (*fn)(void *ctx, const struct api *a
                  void *ctx);
 void apis_drain(struct apis *d);                            /* NULL allowed */
 void apis_metrics(const struct apis *d, struct metrics *m); /* NULL allowed */
-/* Calls fn when all are gone. d may be NULL: calls fn at once. */
+/* Calls fn when all are closed. d may be NULL: calls fn at once. */
 void apis_close(struct apis *d, void (*fn)(void *ctx), void *ctx);
 
 /* The rows of a route reference, Markdown. */

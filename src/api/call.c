@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps that most handlers take: begin and end an answer, ask the broker one thing. */
+/* Steps that most handlers have in common: begin and end an answer, submit one operation. */
 #include "api/call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
 
 #include "core/validate.h"
 
@@ -22,7 +25,7 @@ int answer_close(struct http_exchange *x, struct json_writer *w)
     return err < 0 ? err : buf_append(http_answer_body(x), "\n", 1);
 }
 
-/* By now it has been done; only the words for it are missing. */
+/* The operation has taken effect; only its answer could not be built. */
 void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
 {
     static const struct problem unsaid = {
@@ -33,6 +36,15 @@ void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
         problem_answer(x, &unsaid);
     else
         http_answer(x, status, JSON_TYPE);
+}
+
+void answer_end_page(struct http_exchange *x, struct json_writer *w, uint64_t total)
+{
+    char text[24];
+    int len = snprintf(text, sizeof text, "%" PRIu64, total);
+    json_write_array_end(w);
+    http_answer_header(x, "X-Total-Count", span_of(text, (size_t)len));
+    answer_end(x, w, 200);
 }
 
 struct field_reader reader_of(const struct broker *b, struct http_exchange *x, struct fields table,
@@ -68,13 +80,13 @@ void *call_more_new(struct call *c, size_t size)
     return c->more;
 }
 
-/* "Unavailable" says that nothing was done. */
+/* `unavailable` means that nothing was done, so it must not be sent after a change. */
 static void refuse(struct call *c, const struct problem *p)
 {
     static const struct problem unseen = {
         .code = PROBLEM_UNKNOWN,
-        .detail = "it was done, all or in part, but the store did not answer what was asked then; "
-                  "look again, or repeat it"};
+        .detail = "the change took effect, completely or in part, but the store did not answer "
+                  "afterwards; read the result again, or repeat the request"};
     bool undone = p->code == PROBLEM_UNAVAILABLE || p->code == PROBLEM_DRAINING;
     problem_answer(c->x, c->changed && undone ? &unseen : p);
 }
@@ -124,9 +136,16 @@ void call_submit(struct call *c)
         call_error(c, err);
 }
 
+void call_ask(struct call *c, broker_reply_fn fn)
+{
+    int err = broker_submit(c->broker, &c->op, 1, fn, c);
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
 static void line_reply(void *ctx, const struct reply *reply);
 
-/* Begins what stands first; whatever cannot even begin is answered. */
+/* Submits the first call; a call that cannot be submitted is answered. */
 static void line_go(struct call_line *l)
 {
     while (l->first) {
@@ -143,7 +162,7 @@ static void line_reply(void *ctx, const struct reply *reply)
 {
     struct call *c = ctx;
     struct call_line *l = c->line;
-    struct call *next = c->next; /* the call is gone once it has been answered */
+    struct call *next = c->next; /* the call is freed when it has been answered */
     note_change(c, reply);
     l->first = l->step(c, reply) ? c : next;
     line_go(l);
@@ -163,37 +182,65 @@ void call_line_add(struct call_line *l, struct call *c, call_step_fn step)
         line_go(l);
 }
 
+static bool read_ok(const struct field_reader *r, struct http_exchange *x, int err)
+{
+    if (err < 0)
+        problem_answer(x, r->problem);
+    return err == 0;
+}
+
+bool body_read(struct field_reader *r, struct http_exchange *x)
+{
+    return read_ok(r, x, fields_read(r, http_request(x)->body));
+}
+
+bool body_read_optional(struct field_reader *r, struct http_exchange *x)
+{
+    return read_ok(r, x, fields_read_optional(r, http_request(x)->body));
+}
+
+bool query_read(struct field_reader *r, struct http_exchange *x)
+{
+    return read_ok(r, x, fields_read_query(r, http_request(x)->query));
+}
+
 bool query_none(const struct broker *b, struct http_exchange *x)
 {
     struct problem p;
     struct field_reader r = reader_of(b, x, (struct fields){0}, NULL, &p);
-    if (fields_read_query(&r, http_request(x)->query) == 0)
-        return true;
-    problem_answer(x, &p);
-    return false;
+    return query_read(&r, x);
 }
 
 bool body_none(const struct broker *b, struct http_exchange *x)
 {
     struct problem p;
     struct field_reader r = reader_of(b, x, (struct fields){0}, NULL, &p);
-    if (fields_read_optional(&r, http_request(x)->body) == 0)
+    return body_read_optional(&r, x);
+}
+
+static bool path_text(struct http_exchange *x, const char *field,
+                      int (*check)(struct span text, struct err_note *note), struct span *ret)
+{
+    const struct http_request *r = http_request(x);
+    struct err_note note;
+    struct problem p;
+    *ret = r->params[0];
+    if (check(*ret, &note) == 0)
         return true;
+    problem_set(&p, r->arena, PROBLEM_INVALID_FIELD, field, "%s", note.text);
     problem_answer(x, &p);
     return false;
 }
 
 bool path_queue(struct http_exchange *x, struct span *ret)
 {
-    const struct http_request *r = http_request(x);
-    struct err_note note;
-    struct problem p;
-    *ret = r->params[0];
-    if (validate_queue_name(*ret, &note) == 0)
-        return true;
-    problem_set(&p, r->arena, PROBLEM_INVALID_FIELD, "queue", "%s", note.text);
-    problem_answer(x, &p);
-    return false;
+    return path_text(x, "queue", validate_queue_name, ret);
+}
+
+bool path_name(struct http_exchange *x, int (*check)(struct span name, struct err_note *note),
+               struct span *ret)
+{
+    return path_text(x, "name", check, ret);
 }
 
 bool path_job(struct http_exchange *x, struct job_ref *ret)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps that most handlers of every API take: read the request by a table, ask the broker one
- * thing, begin and end a JSON answer. */
+/* Steps that most handlers of every API have in common: read the request by a table, submit one
+ * operation to the broker, begin and end a JSON answer. */
 #pragma once
 
 #include "api/fields.h"
@@ -16,10 +16,13 @@
 
 /* Begins the JSON body of an answer. */
 void answer_begin(struct http_exchange *x, struct json_writer *w);
-/* Ends the body with a line break, sends nothing. 0, or -ERR_NOMEM: it could not be built. */
+/* Ends the body with a line break and does not send it. 0, or -ERR_NOMEM: the body could not be
+ * built. */
 MUST_CHECK int answer_close(struct http_exchange *x, struct json_writer *w);
-/* Ends the body and sends it; `unknown` when it could not be built. */
+/* Ends the body and sends it; sends `unknown` if the body could not be built. */
 void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status);
+/* Ends an array and sends it with the header X-Total-Count. */
+void answer_end_page(struct http_exchange *x, struct json_writer *w, uint64_t total);
 /* Sends a problem for an operating error (-ERR_NOMEM …). */
 void answer_error(struct http_exchange *x, int error);
 
@@ -28,13 +31,20 @@ void answer_error(struct http_exchange *x, int error);
 /* A reader for the request of x. The problem must outlive it. */
 struct field_reader reader_of(const struct broker *b, struct http_exchange *x, struct fields table,
                               void *into, struct problem *problem);
-/* The request must have no query: what would be ignored might have been meant to narrow it. false:
- * the problem was answered. */
+/* Read the body, a body that may be empty, or the query by the reader's table. false: the problem
+ * was answered. */
+bool body_read(struct field_reader *r, struct http_exchange *x);
+bool body_read_optional(struct field_reader *r, struct http_exchange *x);
+bool query_read(struct field_reader *r, struct http_exchange *x);
+/* The request must have no query: a parameter that is ignored may have been meant as a filter.
+ * false: the problem was answered. */
 bool query_none(const struct broker *b, struct http_exchange *x);
-/* The same for the members of a body. */
+/* The same for a body. */
 bool body_none(const struct broker *b, struct http_exchange *x);
-/* Path parameters, checked. false: the problem was answered. */
+/* Read and check a parameter of the path. false: the problem was answered. */
 bool path_queue(struct http_exchange *x, struct span *ret);
+bool path_name(struct http_exchange *x, int (*check)(struct span name, struct err_note *note),
+               struct span *ret);
 bool path_job(struct http_exchange *x, struct job_ref *ret);
 
 /* ---- one operation, one answer ---- */
@@ -47,45 +57,49 @@ struct call {
     struct http_exchange *x;
     struct arena *arena;
     struct op op;
-    call_fn done;    /* called with OUT_OK only; owes the answer */
-    call_fn refused; /* likewise with any other outcome; NULL = its problem is answered */
-    const struct problem_terms *terms; /* of the API, in its problems; NULL = those of /v1 */
-    bool changed; /* a step before this one changed something: it is not undone any more */
-    void *more;   /* the handler's own */
-    struct call_line *line; /* in which it stands, if in any */
+    call_fn done;    /* called with OUT_OK only; must answer the exchange */
+    call_fn refused; /* the same for every other outcome; NULL = the problem of the outcome is
+                        answered */
+    const struct problem_terms *terms; /* terms of the API for its problems; NULL = those of /v1 */
+    bool changed;                      /* an earlier step changed something, which is not undone */
+    void *more;                        /* for the handler */
+    struct call_line *line;            /* the line that it is in; NULL = none */
     struct call *next;
 };
-/* In the exchange's arena; NULL after answering that there is no memory. */
+/* Allocated in the exchange's arena; NULL after out of memory was answered. */
 struct call *call_new(struct broker *b, void *api, struct http_exchange *x, enum op_kind kind,
                       call_fn done);
 void *call_more_new(struct call *c, size_t size);
-/* Memory for c->more, all zero; NULL after answering that there is none, or when c is NULL. */
+/* Allocates c->more, all zero. NULL if c is NULL, or after out of memory was answered. */
 static inline void *call_more(struct call *c, size_t size)
 {
     return c ? call_more_new(c, size) : NULL;
 }
-/* Any other outcome than OUT_OK is answered with its problem, unless the call says otherwise. A
- * step that changed something is noted here and by a call_line; who submits one otherwise sets
- * `changed`. */
+/* Submits c->op. Unless `refused` is set, an outcome other than OUT_OK is answered with its
+ * problem. This function and call_line note that a step changed something; callers that submit a
+ * step in another way set `changed` themselves. */
 void call_submit(struct call *c);
-/* The problem of a refusal, in the terms of the API. */
+/* Submits c->op. `fn` gets the call and the reply, whatever the outcome is. */
+void call_ask(struct call *c, broker_reply_fn fn);
+/* Sets *ret to the problem of a refusal, in the terms of the API. */
 void call_problem(const struct call *c, const struct reply *reply, struct problem *ret);
-/* Answers with the problem of a refusal; `unknown` where `unavailable` would deny what was done. */
+/* Answers with the problem of a refusal; with `unknown` if something was changed and
+ * `unavailable` would deny it. */
 void call_refuse(struct call *c, const struct reply *reply);
 /* The same for an operating error. */
 void call_error(struct call *c, int error);
 
 /* ---- several operations, one call after the other ---- */
 
-/* One of its replies, whatever the outcome. True: c->op is the next step, to be submitted; false:
- * the call has been answered, or goes on alone. */
+/* Gets each reply of the call, whatever the outcome is. true: c->op is the next step, to be
+ * submitted; false: the call has been answered, or continues outside the line. */
 typedef bool (*call_step_fn)(struct call *c, const struct reply *reply);
 
-/* Calls that read a definition before they write it: the next begins when the one before it is
- * through, so that nobody writes in between. All zero: empty. */
+/* Calls that read a definition before they write it. A call begins after the previous one has
+ * ended, so that no other call writes in between. All zero: empty. */
 struct call_line {
-    struct call *first, *last; /* the first is under way */
+    struct call *first, *last; /* the first one is under way */
     call_step_fn step;
 };
-/* Submits c->op in its turn. A line has one step function. */
+/* Submits c->op after the calls that are in the line. A line has one step function. */
 void call_line_add(struct call_line *l, struct call *c, call_step_fn step);

@@ -8,7 +8,7 @@ static void give_back(struct claim_hold *h)
     h->held.seq = 0;
 }
 
-static void gone_cb(void *ctx)
+static void client_closed_cb(void *ctx)
 {
     struct claim_hold *h = ctx;
     if (!h->parked)
@@ -27,11 +27,14 @@ static void sent_cb(void *ctx, bool whole)
 void claim_hold_begin(struct claim_hold *h, const struct op_claim *want,
                       void (*fn)(void *ctx, const struct reply *reply), void *ctx)
 {
-    int err = broker_claim(h->broker, want, 0, fn, ctx, &h->parked);
-    if (err < 0)
+    int err = broker_claim(h->broker, want, h->wait_ms, fn, ctx, &h->parked);
+    if (err < 0) {
         answer_error(h->x, err);
-    else
-        http_watch(h->x, gone_cb, sent_cb, h);
+        return;
+    }
+    http_watch(h->x, client_closed_cb, sent_cb, h);
+    if (h->wait_ms > 0)
+        http_park(h->x);
 }
 
 void claim_hold_job(struct claim_hold *h, const struct job_view *v)

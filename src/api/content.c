@@ -25,8 +25,8 @@ static struct span media_type(const struct http_request *r)
     return trim(type);
 }
 
-/* What curl -d says when it is told nothing else counts as JSON: nobody means a form here, and a
- * payload that silently held the whole request would be a trap. */
+/* The default type of `curl -d` counts as JSON: a form is never meant here, and a payload that
+ * silently contained the whole request would be a trap. */
 static bool means_json(struct span type)
 {
     return type.len == 0 || http_name_equal(type, "application/json") ||

@@ -9,22 +9,22 @@
 #include "base/mem.h"
 
 #define NUMBER_TEXT_BYTES 24
-/* Appended in one turn of the loop; then the streams send, so that none falls behind which is not
- * slow. */
+/* Bytes that are appended in one loop iteration; then the streams send, so that only slow ones
+ * fall behind. */
 #define FRESH_BYTES ((size_t)256 << 10)
-/* Of a stream that catches up: what waits in its own buffer. */
+/* For a stream that catches up: bytes that wait in its own buffer. */
 #define OWN_BYTES ((uint64_t)64 << 10)
 
 struct event_feed {
     struct stream_list *in;
     struct event_feed *prev, *next; /* of the list's */
-    struct event_filter filter;     /* the name of the queue lies behind the struct */
+    struct event_filter filter;     /* the name of the queue follows the struct */
     const struct event_format *format;
     struct http_feed *bytes;
     struct broker_listener *listener;
-    unsigned streams; /* that follow it, or are to follow it */
+    unsigned streams; /* streams that follow the feed or will follow it */
     uint64_t written_ms;
-    size_t fresh;     /* bytes since the streams could last send something */
+    size_t fresh;     /* bytes since the streams could last send */
     struct buf frame; /* scratch */
 };
 
@@ -94,7 +94,7 @@ static void feed_ended_cb(void *ctx)
     struct stream *next;
     for (struct stream *s = ss->first; s; s = next) {
         next = s->next;
-        if (s->feed != f || s->listener) /* its own listener is told, too */
+        if (s->feed != f || s->listener) /* its own listener gets the gap as well */
             continue;
         stream_end(s, false);
     }
@@ -209,12 +209,12 @@ static void own_close(struct stream *s)
     CHECK(http_stream_hold(s->x, 0));
 }
 
-/* Both have delivered the same events, so nothing is lost or told twice when one takes over. */
+/* Both have delivered the same events, so none is lost or sent twice when one takes over. */
 static void own_caught_up_cb(void *ctx)
 {
     struct stream *s = ctx;
     uint64_t own, shared;
-    broker_listener_resume(s->feed->listener); /* it may be the later one of the two */
+    broker_listener_resume(s->feed->listener); /* the feed may be ahead of the listener */
     if (!broker_listener_at_rest(s->listener, &own) ||
         !broker_listener_at_rest(s->feed->listener, &shared) || own != shared)
         return;

@@ -2,8 +2,8 @@
 /* Streams of events that many clients listen to: all streams with the same filter share one
  * listener and one feed (http.h), so an event is read, encoded and held once for all of them.
  *
- * A stream that begins in the past, or that was too slow for the feed, catches up with a listener
- * of its own, and follows the feed again as soon as both have delivered the same events. */
+ * A stream that begins in the past, or that was too slow for the feed, catches up with its own
+ * listener, and follows the feed again when both have delivered the same events. */
 #pragma once
 
 #include "api/stream.h"
@@ -22,8 +22,8 @@ struct event_filter {
     uint64_t kinds;    /* 0 = all */
 };
 
-/* Answers x with a stream of events. resume: begin behind `after`, else with what happens from now
- * on. The format is the same for all streams of a list. */
+/* Answers x with a stream of events. resume: begin after `after`, else with the next event. The
+ * format is the same for all streams of a list. */
 void event_stream(struct stream_list *ss, struct http_exchange *x,
                   const struct event_format *format, const struct event_filter *filter, bool resume,
                   uint64_t after);

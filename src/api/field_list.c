@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that are chosen from a list or are one: words, labels, back-off, lists. */
+/* Values that are chosen from a list, and lists: names, labels, back-off. */
 #include <inttypes.h>
 
 #include "api/field_conv.h"
@@ -12,57 +12,57 @@
 #define WORDS_MAX 32
 #define TEXT_SHOWN_BYTES 40
 
-/* ---- words ---- */
+/* ---- names ---- */
 
-static int fail_word(struct conv *c, struct span text)
+static int fail_name(struct conv *c, struct span text)
 {
     const char *nearest = NULL;
     size_t count = 0;
     const char *shown = arena_text(c->r->arena, validate_cut(text, TEXT_SHOWN_BYTES));
-    while (c->f->words[count])
+    while (c->f->names[count])
         count++;
     if (shown)
-        nearest = suggest_nearest(shown, c->f->words, count);
+        nearest = suggest_nearest(shown, c->f->names, count);
     int err =
-        conv_fail(c, "%s is %s%s%s%s; allowed lists what it may be", c->f->name,
+        conv_fail(c, "%s is %s%s%s%s; `allowed` lists the values that it can have", c->f->name,
                   !shown   ? "unknown"
                   : *shown ? shown
                            : "empty",
                   nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
-    c->r->problem->allowed = c->f->words;
+    c->r->problem->allowed = c->f->names;
     c->r->problem->allowed_count = count;
     return err;
 }
 
-/* The row's words are few; text is one of them or refused. */
-static int word_of(struct conv *c, struct span text, uint8_t *ret)
+/* Finds the text among the few names of the row, or refuses it. */
+static int name_find(struct conv *c, struct span text, uint8_t *ret)
 {
-    for (size_t i = 0; c->f->words[i]; i++) {
-        if (span_equal(span_text(c->f->words[i]), text)) {
+    for (size_t i = 0; c->f->names[i]; i++) {
+        if (span_equal(span_text(c->f->names[i]), text)) {
             *ret = (uint8_t)((int64_t)i + c->f->min);
             return 0;
         }
     }
-    return fail_word(c, text);
+    return fail_name(c, text);
 }
 
-int conv_word(struct conv *c)
+int conv_enum(struct conv *c)
 {
     struct span text;
     int err = conv_text_of(c, "a word", &text);
-    return err < 0 ? err : word_of(c, text, c->to);
+    return err < 0 ? err : name_find(c, text, c->to);
 }
 
-static int add_word(struct conv *c, struct span text)
+static int add_name(struct conv *c, struct span text)
 {
     uint8_t index;
-    int err = word_of(c, text, &index);
+    int err = name_find(c, text, &index);
     if (err == 0)
         *(uint64_t *)c->to |= UINT64_C(1) << index;
     return err;
 }
 
-/* Calls fn for each piece between commas. */
+/* Calls fn for each part between commas. */
 static int each_piece(struct conv *c, int (*fn)(struct conv *c, struct span piece))
 {
     struct span rest = c->text;
@@ -89,17 +89,17 @@ static int each_element(struct conv *c, const char *right, conv_fn fn)
     return err;
 }
 
-static int word_element(struct conv *c)
+static int name_element(struct conv *c)
 {
     struct span text;
-    int err = conv_text_of(c, "a list of words", &text);
-    return err < 0 ? err : add_word(c, text);
+    int err = conv_text_of(c, "a list of names", &text);
+    return err < 0 ? err : add_name(c, text);
 }
 
-int conv_words(struct conv *c)
+int conv_enum_set(struct conv *c)
 {
     *(uint64_t *)c->to = 0;
-    return c->json ? each_element(c, "a list of words", word_element) : each_piece(c, add_word);
+    return c->json ? each_element(c, "a list of names", name_element) : each_piece(c, add_name);
 }
 
 /* ---- priority ---- */
@@ -175,18 +175,18 @@ struct backoff_in {
     struct backoff steps;
 };
 
-static const char *const backoff_words[] = {"exponential", "list", NULL};
+static const char *const backoff_names[] = {"exponential", "list", NULL};
 
 #define BACKOFF_AT(member) offsetof(struct backoff_in, member)
 static const struct field backoff_rows[] = {
-    {"type", FIELD_WORD, BACKOFF_AT(type), 0, 0, backoff_words, 0},
+    {"type", FIELD_ENUM, BACKOFF_AT(type), 0, 0, backoff_names, 0},
     {"base_ms", FIELD_INT, BACKOFF_AT(base_ms), 0, LIMIT_BACKOFF_MS, NULL, 0},
     {"max_ms", FIELD_INT, BACKOFF_AT(max_ms), 0, LIMIT_BACKOFF_MS, NULL, 0},
     {"jitter_percent", FIELD_INT, BACKOFF_AT(jitter_percent), 0, 100, NULL, 0},
     {"steps_ms", FIELD_STEPS, BACKOFF_AT(steps), 0, 0, NULL, 0},
 };
 
-/* Members that belong to the other type are refused rather than forgotten. */
+/* Members that belong to the other type are refused, not ignored. */
 static int backoff_type_of(struct conv *c, const struct field_reader *inner, struct backoff_in *in)
 {
     bool steps = fields_has(inner, "steps_ms");

@@ -80,8 +80,8 @@ static int conv_text(struct conv *c)
     return err;
 }
 
-/* Up to its first U+0000 and at most max bytes: a long error message is no reason to lose a fail.
- */
+/* Truncates the text at its first U+0000 and at max bytes: a long error message must not make a
+ * fail be refused. */
 static int conv_cut(struct conv *c)
 {
     struct span text;
@@ -143,7 +143,7 @@ static int conv_bool(struct conv *c)
     return 0;
 }
 
-/* Zero means "no time" everywhere below, so the earliest time is one millisecond later. */
+/* Zero means "no time" in all lower layers, so the earliest time is one millisecond later. */
 static int conv_time(struct conv *c)
 {
     struct span text;
@@ -184,7 +184,7 @@ static int conv_token(struct conv *c)
     if (err < 0)
         return err;
     if (token_parse(text, c->to) < 0)
-        return conv_fail(c, "%s must be the lease token of the claim, exactly as it came",
+        return conv_fail(c, "%s must be the lease token that the claim returned, unchanged",
                          c->f->name);
     return 0;
 }
@@ -201,8 +201,8 @@ static const struct {
     [FIELD_INT] = {conv_int, false, "a whole number"},
     [FIELD_BOOL] = {conv_bool, false, "true or false"},
     [FIELD_TIME] = {conv_time, false, "an RFC 3339 time"},
-    [FIELD_WORD] = {conv_word, false, "a word"},
-    [FIELD_WORDS] = {conv_words, false, "a list of words"},
+    [FIELD_ENUM] = {conv_enum, false, "a word"},
+    [FIELD_ENUM_SET] = {conv_enum_set, false, "a list of names"},
     [FIELD_RAW] = {conv_raw, true, "any JSON value"},
     [FIELD_PRIORITY] = {conv_priority, false, "a whole number or a label"},
     [FIELD_STEPS] = {conv_steps, false, "a list of milliseconds"},

@@ -12,7 +12,7 @@
 #define NAME_SHOWN_BYTES 64
 #define TABLE_ROWS_MAX 64
 
-/* Tables are short: the first letter decides nearly always. */
+/* Tables are short: the first letter nearly always decides. */
 static const struct field *find(const struct fields *t, struct span name)
 {
     for (size_t i = 0; name.len > 0 && i < t->count; i++) {
@@ -39,8 +39,8 @@ static int refuse_unknown(struct field_reader *r, struct span name)
                     "there is no field %s; did you mean %s?", shown, nearest);
     else
         problem_set(r->problem, r->arena, PROBLEM_UNKNOWN_FIELD, shown,
-                    count > 0 ? "there is no field %s; allowed lists those there are"
-                              : "there is no field %s; none is taken here",
+                    count > 0 ? "there is no field %s; `allowed` lists the fields"
+                              : "there is no field %s; this request takes no fields",
                     shown);
     const char **allowed = arena_copy(r->arena, names, count * sizeof *names);
     r->problem->allowed = allowed;
@@ -78,7 +78,7 @@ static int member(void *ctx, struct json_reader *json, struct span name, struct 
     return field_from_json(r, f, json, value);
 }
 
-/* A broken text is the reader's to explain, unless a field did so before. */
+/* Explains broken JSON, unless a field has already set the problem. */
 static int explain(struct field_reader *r, const struct json_reader *json, int err)
 {
     if (err == 0 || r->problem->code != PROBLEM_NONE)

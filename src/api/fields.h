@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Request objects and query parameters, read by a table.
  *
- * A row names a member, its type, its limits and where it goes. Unknown names are refused with the
- * nearest known one, a name given twice is malformed, a wrong type says what came and what would be
- * right. A value goes to `offset` in the target; rows that were given are bits of `seen`, in the
- * order of the table, so a table has at most 64 rows. */
+ * A row names a member, its type, its limits and its place in the target. Unknown names are
+ * refused with the nearest known name; a name that is given twice is malformed; the problem for
+ * a wrong type says which type was given and which is right. A value is stored at `offset` in
+ * the target. Rows that were given are bits of `seen`, in the order of the table, so a table has
+ * at most 64 rows. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,22 +16,22 @@
 
 enum field_type {
     FIELD_TEXT,     /* struct span; min to max bytes, no U+0000. A filter has min 1 (FILTER_MIN) */
-    FIELD_CUT,      /* struct span; a longer text is cut */
+    FIELD_CUT,      /* struct span; a longer text is truncated */
     FIELD_INT,      /* int64_t from min to max */
     FIELD_BOOL,     /* bool */
     FIELD_TIME,     /* struct wall_time; never 0 */
-    FIELD_WORD,     /* uint8_t: index in words + min */
-    FIELD_WORDS,    /* uint64_t: bits 1 << (index in words + min) */
-    FIELD_RAW,      /* struct span: any JSON value, byte for byte; bodies only */
+    FIELD_ENUM,     /* uint8_t: index in names + min */
+    FIELD_ENUM_SET, /* uint64_t: bits 1 << (index in names + min) */
+    FIELD_RAW,      /* struct span: any JSON value, unchanged; bodies only */
     FIELD_PRIORITY, /* struct priority_in: a number or a label */
     FIELD_STEPS,    /* struct backoff: a list of waits */
     FIELD_BACKOFF,  /* struct backoff: an object; bodies only */
     FIELD_TEXTS,    /* struct texts_in: 1 to max texts; bodies only */
     FIELD_JOB,      /* struct job_ref: any spelling of an id */
     FIELD_TOKEN,    /* struct job_token */
-    FIELD_OBJECTS,  /* struct texts_in: 1 to max JSON values, each as it stands; bodies only */
-    /* struct span: a key of the key-value store, encoded; a query may give it as a text, which is
-     * its only part, or as JSON, which begins with "[". min 0: a prefix, which may be empty. */
+    FIELD_OBJECTS,  /* struct texts_in: 1 to max JSON values, unchanged; bodies only */
+    /* struct span: a key of the key-value store, encoded; a query may give it as a text, which
+     * is its only part, or as JSON, which begins with "[". min 0: a prefix, which may be empty. */
     FIELD_KV_KEY,
     FIELD_KV_KEYS, /* struct texts_in: 1 to max of them; bodies only */
     FIELD_HEADERS, /* struct span: headers of a job (core/headers.h); a query gives them as JSON */
@@ -39,9 +40,9 @@ enum field_type {
 
 enum field_flag {
     FIELD_REQUIRED = 1u << 0,
-    FIELD_NULLABLE = 1u << 1, /* null stands for max, "no limit" */
-    FIELD_OPTIONAL = 1u << 2, /* null stands for not given */
-    FIELD_EMPTY = 1u << 3,    /* a list may have no elements */
+    FIELD_NULLABLE = 1u << 1, /* null means max, "no limit" */
+    FIELD_OPTIONAL = 1u << 2, /* null means that the member is not given */
+    FIELD_EMPTY = 1u << 3,    /* a list may be empty */
 };
 
 struct field {
@@ -49,7 +50,7 @@ struct field {
     enum field_type type;
     uint32_t offset; /* in the target */
     int64_t min, max;
-    const char *const *words; /* NULL-terminated */
+    const char *const *names; /* NULL-terminated */
     unsigned flags;
 };
 
@@ -77,24 +78,25 @@ struct field_reader {
     const struct broker *broker; /* for priority labels */
     struct arena *arena;
     struct problem *problem; /* filled on failure */
-    void *into;              /* filled in before, with what holds for members not given */
+    void *into; /* filled in by the caller with the defaults of members that are not given */
     uint64_t seen;
-    const char *name; /* of the member that the object is; NULL = it is the body */
+    const char
+        *name; /* name of the member that contains the object; NULL = the object is the body */
 };
 
-/* One object, the whole text. 0, or -ERR_INVALID with the problem set. */
+/* Reads an object, which is the whole text. 0, or -ERR_INVALID with the problem set. */
 MUST_CHECK int fields_read(struct field_reader *r, struct span text);
-/* As above; an empty text is an object without members. */
+/* The same; an empty text is an object without members. */
 MUST_CHECK int fields_read_optional(struct field_reader *r, struct span text);
-/* The parameters of a query. */
+/* Reads the parameters of a query. */
 MUST_CHECK int fields_read_query(struct field_reader *r, struct span query);
 
-/* One value that stands elsewhere, in a header: row `index` of the table. */
+/* Reads one value from a header: row `index` of the table. */
 MUST_CHECK int fields_read_one(struct field_reader *r, size_t index, struct span text);
 
-/* Was the row with this name given? The name must be in the table. */
+/* Whether the row with this name was given. The name must be in the table. */
 bool fields_has(const struct field_reader *r, const char *name);
-/* Refuses with `both are given`: 0, or -ERR_INVALID. */
+/* Refuses the request if both are given. 0, or -ERR_INVALID. */
 MUST_CHECK int fields_exclude(const struct field_reader *r, const char *a, const char *b);
-/* What a value of this type is, for messages. */
+/* The name of a type, for messages. */
 const char *field_type_text(enum field_type t);

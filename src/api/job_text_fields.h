@@ -10,12 +10,12 @@
 #define JOB_FIELD_HEADERS(member, name, max) {name, FIELD_HEADERS, AT(member), 0, max, NULL, 0},
 #define JOB_FIELD_OWN(member, name, max)
 #define JOB_FIELD(member, name, column, max, kind, ...) JOB_FIELD_##kind(member, name, max)
-/* What a client gives with a job. */
+/* Texts that a client gives with a job. */
 #define JOB_TEXT_FIELDS JOB_TEXT_TABLE(JOB_FIELD)
 
 #define JOB_FILTER_TEXT(member, name, max) {name, FIELD_TEXT, AT(member), FILTER_MIN, max, NULL, 0},
 #define JOB_FILTER_HEADERS(member, name, max)
 #define JOB_FILTER_OWN(member, name, max)
 #define JOB_FILTER(member, name, column, max, kind, ...) JOB_FILTER_##kind(member, name, max)
-/* What a list can ask for. */
+/* Texts by which a list can be filtered. */
 #define JOB_TEXT_FILTERS JOB_TEXT_TABLE(JOB_FILTER)

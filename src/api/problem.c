@@ -132,7 +132,7 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
 
 /* ---- writing one ---- */
 
-/* By the id and the words of the API. */
+/* Writes the job by the id and in the terms of the API. */
 static void write_job_of(struct json_writer *w, const struct problem *p)
 {
     char id[ID_UUID_BYTES];
@@ -184,7 +184,7 @@ static void write_job(struct json_writer *w, const struct problem *p)
     }
 }
 
-/* The names of a static list "ack, fail, extend", or those of the API. */
+/* Writes the names of a static list "ack, fail, extend", or those of the API. */
 static void write_legal_moves(struct json_writer *w, const struct problem *p)
 {
     const char *at = p->terms ? "" : state_legal_moves(p->state);
@@ -223,7 +223,7 @@ static void write_head(struct json_writer *w, const char *name, const char *titl
     json_write_text(w, span_text(name));
 }
 
-/* The text with "job" replaced by what the API calls it. Returns out, or text where that is /v1. */
+/* The text with "job" replaced by the noun of the API. Returns out, or text for /v1. */
 static const char *in_terms(const struct problem *p, const char *text, char out[DETAIL_BYTES_MAX])
 {
     size_t len = 0;
@@ -300,7 +300,7 @@ static const enum problem_code server_codes[] = {
     PROBLEM_EXPECTATION_FAILED,   PROBLEM_NOT_IMPLEMENTED, PROBLEM_UNAVAILABLE,
     PROBLEM_VERSION_NOT_SUPPORTED};
 
-/* The row of a status; NULL when the server has one that no API has. */
+/* The row of a status; NULL if the HTTP server has a status that no API has. */
 static const struct problem_row *server_row(unsigned status)
 {
     for (size_t i = 0; i < sizeof server_codes / sizeof *server_codes; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems (RFC 9457): the replies to requests that are refused.
+/* Problems (RFC 9457): the answers to requests that are refused.
  *
- * A problem is a code of the table in problem_table.c, which alone knows HTTP statuses, and a
- * sentence for this case. The code's name is stable; clients branch on it. Texts of a problem are
- * borrowed: they live in the request's arena or are static. */
+ * A problem is a code of the table in problem_table.c, the only file that knows HTTP statuses,
+ * and a sentence for this case. The name of a code is stable; clients can rely on it. Texts of a
+ * problem are borrowed: they are in the request's arena or static. */
 #pragma once
 
 #include <stdbool.h>
@@ -69,25 +69,27 @@ enum problem_code {
     PROBLEM_CODE_COUNT
 };
 
-/* The words and ids of an API that are not those of /v1. */
+/* The terms and ids of an API that differ from those of /v1. */
 struct problem_terms {
-    const char *noun;                      /* what it calls a job */
-    bool uuid;                             /* its ids are UUIDs, else ULIDs */
-    const char *states[STATE_COUNT];       /* what it calls each state */
-    const char *const *legal[STATE_COUNT]; /* what it allows there, NULL-terminated */
+    const char *noun;                /* its noun for a job */
+    bool uuid;                       /* its ids are UUIDs, else ULIDs */
+    const char *states[STATE_COUNT]; /* its name for each state */
+    const char *const
+        *legal[STATE_COUNT]; /* the calls that it allows in each state, NULL-terminated */
 };
 
 struct problem {
     enum problem_code code;
-    const char *detail;         /* a sentence; NULL = the code's own */
-    const char *field;          /* NULL = none */
-    const char *const *allowed; /* what would be right; with ILLEGAL_MOVE an API's own moves */
+    const char *detail; /* a sentence; NULL = that of the code */
+    const char *field;  /* NULL = none */
+    const char *const
+        *allowed; /* the allowed values; with ILLEGAL_MOVE, the allowed calls of an API */
     size_t allowed_count;
     uint64_t seq, id_hi;  /* seq ≠ 0: the job concerned, or the one that holds the unique key */
-    enum job_state state; /* NONE = not said; with ILLEGAL_MOVE the legal moves are listed */
-    int64_t retry_ms;     /* when to come back, where that is known; 0 = as the code says */
+    enum job_state state; /* NONE = not given; with ILLEGAL_MOVE the legal moves are listed */
+    int64_t retry_ms;     /* when to retry, if known; 0 = as the code says */
     const struct problem_terms *terms; /* NULL = those of /v1 */
-    bool seq_only; /* an API whose ids are sequences: the job is named as job_id, by it alone */
+    bool seq_only; /* for an API whose ids are sequence numbers: the job is shown as job_id */
 };
 
 #define PROBLEM_TYPE_BYTES 64
@@ -95,27 +97,29 @@ struct problem {
 const char *problem_type(const char *name, char out[PROBLEM_TYPE_BYTES]);
 const char *problem_name(enum problem_code code);
 unsigned problem_status(enum problem_code code);
-const char *problem_sentence(const struct problem *p); /* its detail, or the code's own */
+const char *problem_sentence(const struct problem *p); /* its detail, or that of the code */
 
-/* Sets code, field and a formatted sentence, and clears the rest. `field` must outlive the problem.
- * Without memory for the sentence the code's own is used. */
+/* Sets code, field and a formatted sentence, and clears the rest. `field` must outlive the
+ * problem. Without memory for the sentence, that of the code is used. */
 void problem_set(struct problem *p, struct arena *arena, enum problem_code code, const char *field,
                  const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* For an operating error of our own (-ERR_NOMEM, -ERR_CLOSED …): surely not done. */
+/* Sets the problem for an operating error of this server (-ERR_NOMEM, -ERR_CLOSED …): nothing
+ * was done. */
 void problem_of_error(struct problem *p, int error);
-/* The problem an outcome other than OUT_OK is; the note is copied. */
+/* Sets the problem for an outcome other than OUT_OK; the note is copied. */
 void problem_of_reply(struct problem *p, struct arena *arena, const struct reply *reply,
                       bool draining);
 /* The code of an outcome; PROBLEM_NONE for OUT_OK. */
 enum problem_code problem_of_outcome(enum outcome o);
-/* The field a note of core/ or the backend speaks of ("lease_ms is 5; …"), copied into the arena;
- * NULL when it names none. */
+/* The field that a note of core/ or of the backend names ("lease_ms is 5; …"), copied into the
+ * arena; NULL if it names none. */
 const char *problem_note_field(struct arena *arena, const char *note);
 
-/* One object. */
+/* Writes the problem as an object. */
 void problem_write(struct json_writer *w, const struct problem *p);
-/* The answer of an exchange. Nothing may have been answered before; a body begun is thrown away. */
+/* Answers an exchange with the problem. Nothing may have been answered before; a body that was
+ * begun is discarded. */
 void problem_answer(struct http_exchange *x, const struct problem *p);
-/* For http_server_config.problem: the body of a refusal that is the server's own. */
+/* For http_server_config.problem: the body of a refusal by the HTTP server. */
 void problem_of_server(struct http_exchange *x, unsigned status, const char *type,
                        const char *title, const char *detail);

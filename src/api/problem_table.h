@@ -10,18 +10,18 @@
 struct problem_row {
     const char *name; /* the code; stable */
     unsigned status;
-    unsigned retry_s;        /* Retry-After; 0 = none */
-    const char *title;       /* one line, the same for every case */
-    const char *detail;      /* explanation and advice in one sentence: what a reply says that has
-                                nothing special to say */
-    const char *explanation; /* what happened; a sentence without capital and full stop, as … */
+    unsigned retry_s;   /* Retry-After; 0 = none */
+    const char *title;  /* one line */
+    const char *detail; /* explanation and advice in one sentence: the detail of an answer that has
+                           no detail of its own */
+    const char *explanation; /* what happened; a sentence without capital and full stop, like … */
     const char *advice;      /* … what to do about it */
 };
 
 const struct problem_row *problem_row(enum problem_code code);
-/* NULL = there is no such code. */
+/* NULL = unknown code. */
 const struct problem_row *problem_row_find(struct span name);
-/* All rows in the order of their names. */
+/* Row number i in the order of the names. */
 void problem_rows_sorted(const struct problem_row *ret[PROBLEM_CODE_COUNT - 1]);
 
 /* For `holdfast help problems`; markdown: the page docs/reference/problems.md. */

@@ -45,7 +45,7 @@ void stream_list_init(struct stream_list *ss, uv_loop_t *loop, struct broker *b,
 struct stream *stream_new(struct stream_list *ss, struct http_exchange *x)
 {
     struct problem draining = {.code = PROBLEM_DRAINING,
-                               .detail = "the server is shutting down; listen again soon"};
+                               .detail = "the server is shutting down; connect again soon"};
     if (http_request(x)->method == HTTP_HEAD) {
         http_answer(x, 200, "text/event-stream");
         return NULL;
@@ -64,7 +64,7 @@ struct stream *stream_new(struct stream_list *ss, struct http_exchange *x)
     return s;
 }
 
-static void gone_cb(void *ctx)
+static void client_closed_cb(void *ctx)
 {
     stream_end(ctx, true);
 }
@@ -84,7 +84,7 @@ void stream_begin(struct stream *s)
 {
     list_add(s);
     s->in->listening += !s->jobs;
-    http_watch(s->x, gone_cb, NULL, s);
+    http_watch(s->x, client_closed_cb, NULL, s);
     http_stream(s->x);
     http_stream_on_room(s->x, room_cb, s);
 }
@@ -122,8 +122,8 @@ void stream_frame_begin(struct stream *s, const char *event, const char *id, str
     sse_begin(&s->frame, event, id, w);
 }
 
-/* JSON has raw line breaks only between tokens, where a space means the same; a line break in the
- * data would end the field. The head's own are before `from`. */
+/* JSON has raw line breaks only between tokens, where a space means the same; in the data of an
+ * event, a line break would end the field. Line breaks of the frame's head are before `from`. */
 static void fold_lines(struct buf *b, size_t from)
 {
     for (size_t i = from; i < b->len; i++) {
@@ -193,7 +193,7 @@ static void tick_cb(uv_timer_t *timer)
     }
 }
 
-/* After 1 ms: with 0 ms the loop would call it again before it writes anything. */
+/* 1 ms: with 0 ms the loop would call it again before it writes anything. */
 void stream_list_soon(struct stream_list *ss)
 {
     CHECK(uv_timer_start(&ss->tick, tick_cb, 1, TICK_MS) == 0);

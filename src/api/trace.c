@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/trace.h"
 
+#include "core/headers.h"
 #include "core/limits.h"
 
-/* The values of all headers with this name, with commas between. */
+/* Joins the values of all headers with this name with commas. */
 static struct span values_of(const struct http_request *r, const char *name, size_t *ret_count)
 {
     struct span whole = {NULL, 0};
@@ -29,13 +30,11 @@ static struct span values_of(const struct http_request *r, const char *name, siz
     return whole;
 }
 
-struct trace trace_of(const struct http_request *r)
+int trace_copy(const struct http_request *r, struct span *headers)
 {
     size_t count;
-    struct trace t = {.parent = values_of(r, "traceparent", &count)};
-    if (count == 1)
-        t.state = values_of(r, "tracestate", &count);
-    else
-        t.parent = (struct span){NULL, 0};
-    return t;
+    struct span parent = values_of(r, "traceparent", &count);
+    if (count != 1)
+        return 0;
+    return headers_add_trace(headers, parent, values_of(r, "tracestate", &count), r->arena);
 }

@@ -67,6 +67,10 @@ typedef void (*broker_reply_fn)(void *ctx, const struct reply *reply);
  * OP_CLAIM. */
 MUST_CHECK int broker_submit(struct broker *b, const struct op *ops, size_t count,
                              broker_reply_fn fn, void *ctx);
+/* An OP_LIST whose jobs have their progress and log, at most LIMIT_LIST_REPORTS of them. One reply;
+ * errors as above. */
+MUST_CHECK int broker_list_reports(struct broker *b, const struct op *op, broker_reply_fn fn,
+                                   void *ctx);
 
 /* ---- claims ---- */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A link named beanstalkd to this program takes beanstalkd's options, so that whatever starts that
- * server can start this one. They become settings of `serve`: no HTTP, the store in memory without
- * -b, and in the directory of -b with it.
+/* A link named beanstalkd to this program takes beanstalkd's options, so that a script which
+ * starts beanstalkd can start this server. The options become settings of `serve`: no HTTP, the
+ * store in memory without -b, and in the directory of -b with it.
  *
- * What differs: without -l it listens on 127.0.0.1 and not on every address, and an answer to a put
- * is durable, so -f has nothing to say; -F leaves the sync out. */
+ * Differences: without -l it listens on 127.0.0.1 and not on every address, and the reply to a
+ * put is durable, so -f has no effect; -F disables the sync. */
 #include "cli/beanstalkd.h"
 
 #include <grp.h>
@@ -26,7 +26,7 @@
 
 struct wish {
     const char *address, *port, *dir, *user;
-    int64_t job_bytes, segment_bytes; /* 0 = as it is */
+    int64_t job_bytes, segment_bytes; /* 0 = unchanged */
     bool no_sync;
     unsigned verbose;
 };
@@ -39,21 +39,14 @@ bool beanstalkd_called(const char *argv0)
 }
 
 static const char usage[] =
-    "Use: beanstalkd [OPTIONS]\n"
-    "\n"
-    "Options:\n"
-    " -b DIR   keep jobs in a store in this directory; without it they are in memory\n"
-    " -f MS    taken and ignored: every answer is durable when there is a store\n"
-    " -F       never sync; what a crash of the machine loses is not made up for\n"
-    " -l ADDR  listen on this address, or on unix:PATH (default is 127.0.0.1)\n"
-    " -p PORT  listen on this port (default is " PORT_DEFAULT ")\n"
-    " -z BYTES the largest job (default is 65535)\n"
-    " -s BYTES size of one file of the store's journal\n"
-    " -u USER  become this user and its group\n"
-    " -V       say more; twice: say everything\n"
-    " -c, -n   taken and ignored\n"
-    " -v       show the version and exit\n"
-    " -h       show this help and exit\n";
+    "Use: beanstalkd [OPTIONS]\n\nOptions:\n -b DIR   keep jobs in a store in this directory; "
+    "without it they are in memory\n -f MS    accepted and ignored: with a store, every reply is "
+    "durable\n -F       never sync; a crash of the machine may lose jobs\n -l ADDR  listen on this "
+    "address, or on unix:PATH (default is 127.0.0.1)\n -p PORT  listen on this port (default "
+    "is " PORT_DEFAULT ")\n -z BYTES the largest job (default is 65535)\n -s BYTES size of one "
+                       "file of the store's journal\n -u USER  become this user and its group\n -V "
+                       "      log more; twice: log everything\n -c, -n   accepted and ignored\n -v "
+                       "      show the version and exit\n -h       show this help and exit\n";
 
 /* ---- reading the options ---- */
 
@@ -66,7 +59,7 @@ static bool number_of(char letter, const char *text, int64_t max, int64_t *ret)
         return false;
     }
     if (n > max)
-        fprintf(stderr, "beanstalkd: -%c is more than %lld, which it is now\n", letter,
+        fprintf(stderr, "beanstalkd: -%c is more than the maximum, so %lld is used\n", letter,
                 (long long)max);
     *ret = n > max ? max : n;
     return true;
@@ -105,7 +98,7 @@ static bool option_take(struct wish *w, char letter, const char *value)
     }
 }
 
-/* EXIT_DONE with *ret_run false: there is nothing left to do. */
+/* EXIT_DONE with *ret_run false: nothing remains to be done. */
 static int options_take(int argc, char **argv, struct wish *w, bool *ret_run)
 {
     int letter;
@@ -125,7 +118,7 @@ static int options_take(int argc, char **argv, struct wish *w, bool *ret_run)
         }
     }
     if (optind < argc) {
-        fprintf(stderr, "beanstalkd: what is meant by %s?\n%s", argv[optind], usage);
+        fprintf(stderr, "beanstalkd: unknown argument %s\n%s", argv[optind], usage);
         return EXIT_USAGE;
     }
     *ret_run = true;

@@ -6,5 +6,6 @@
 
 /* Whether argv[0] is a path that ends in "beanstalkd". */
 bool beanstalkd_called(const char *argv0);
-/* Reads the options and runs `serve` with what they mean. Returns the exit status. */
+/* Reads the options and runs `serve` with the settings that they stand for. Returns the exit
+ * status. */
 int beanstalkd_line(int argc, char **argv);

@@ -135,7 +135,7 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
-/* Without memory for the list there is no proposal. */
+/* Without memory for the list, no command is suggested. */
 static const char *command_near(const char *name)
 {
     size_t count = 0;
@@ -198,7 +198,7 @@ static int command_run(const struct command *cmd, int argc, char **argv)
     return status;
 }
 
-/* The spellings people try first, whatever the program. */
+/* Spellings that users of other programs try first. */
 static const char *command_alias(const char *word)
 {
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completion for shells, made from the tables of commands: names, options, choices, and where a
- * file or directory is expected its name. */
+/* Completion scripts for shells, generated from the tables of commands: names, options, choices,
+ * and file or directory names where these are expected. */
 #pragma once
 
 #include "cli/commands.h"

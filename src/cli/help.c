@@ -22,14 +22,14 @@ void help_list(FILE *out)
         for (size_t i = 0; i < *g->count; i++) {
             char left[64];
             int width = snprintf(left, sizeof(left), "%s %s", g->rows[i].name, g->rows[i].args);
-            /* What does not fit its column has the next line for its text. */
+            /* The text of an option that does not fit into its column begins on the next line. */
             if (width > 28)
                 fprintf(out, "  %s\n  %28s %s\n", left, "", g->rows[i].summary);
             else
                 fprintf(out, "  %-28s %s\n", left, g->rows[i].summary);
         }
     }
-    fputs("\n`holdfast help COMMAND` says more about one of them.\n", out);
+    fputs("\n`holdfast help COMMAND` explains a command.\n", out);
 }
 
 enum { HELP_COLUMN = 36 }; /* where the texts of options begin */
@@ -45,7 +45,7 @@ static void option_print(const struct option *o, FILE *out)
              before, o->argument ? o->argument : "", o->kind == OPTION_SWITCH ? "]" : "");
     snprintf(indent, sizeof(indent), "%*s", HELP_COLUMN, "");
     fprintf(out, "  %-*s", HELP_COLUMN - 2, left);
-    if (strlen(left) > HELP_COLUMN - 3) /* no room: the text begins in the next line */
+    if (strlen(left) > HELP_COLUMN - 3) /* no room: the text begins on the next line */
         fprintf(out, "\n%s", indent);
     help_wrap(out, indent, o->doc);
 }
@@ -61,7 +61,7 @@ void help_print(const struct command *cmd, FILE *out)
 }
 
 const struct option help_options[1] = {
-    {"markdown", 0, NULL, "print the reference page of a topic, but routes", OPTION_FLAG},
+    {"markdown", 0, NULL, "print the reference page of a topic (all except routes)", OPTION_FLAG},
 };
 
 /* ---- topics ---- */
@@ -122,7 +122,7 @@ static int help_routes(bool markdown)
         printf("\n%s: %s\n\n", api_at(i)->name, api_at(i)->doc);
         api_routes_print(stdout, api_at(i)->routes, api_at(i)->route_count);
     }
-    puts("\nbeanstalk: beanstalkd's protocol on a port of its own (beanstalk.listen)\n");
+    puts("\nbeanstalk: beanstalkd's protocol on its own port (beanstalk.listen)\n");
     beanstalk_commands_print(stdout);
     return EXIT_DONE;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Help texts for a terminal, out of the tables. */
+/* Help texts for a terminal, generated from the tables. */
 #pragma once
 
 #include <stdio.h>

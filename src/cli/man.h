@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The man page holdfast(1), made from the tables of commands and settings. */
+/* The man page holdfast(1), generated from the tables of commands and settings. */
 #pragma once
 
 #include "cli/commands.h"

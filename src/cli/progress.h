@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bar on standard error while something takes its time; nothing where that is no terminal. */
+/* A progress bar on standard error; nothing if that is not a terminal. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,10 +12,10 @@ struct progress {
 };
 
 void progress_begin(struct progress *p, const char *what);
-/* Draws the bar, a few times a second. total 0: it is not known. Both numbers are shown as bytes if
+/* Draws the bar a few times a second. total 0: unknown. Both numbers are shown as bytes if
  * `bytes` is true, otherwise only as a share. */
 void progress_show(struct progress *p, uint64_t done, uint64_t total, bool bytes);
-void progress_end(struct progress *p); /* takes the line away */
+void progress_end(struct progress *p); /* removes the line */
 
 /* "\r[#####     ] " for a share of 0 to 1, to begin a line of one's own with. */
 void progress_bar(double share);

@@ -6,7 +6,7 @@
 
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
-#include "api/v1/event_words.h"
+#include "api/v1/event_names.h"
 #include "api/v1/server/metrics.h"
 #include "cli/commands.h"
 #include "config/config.h"
@@ -20,7 +20,7 @@ static void page_head(FILE *out, const char *title, const char *topic, const cha
 
 /* ---- commands ---- */
 
-/* In a cell of a table a bar would end the cell. */
+/* In a cell of a table, a vertical bar would end the cell. */
 static void cell_print(FILE *out, const char *text)
 {
     for (; *text; text++)
@@ -86,8 +86,8 @@ void reference_commands(FILE *out)
 {
     page_head(out, "Commands", "commands", "the tables of commands in src/cli");
     fputs("`holdfast help` lists the commands, `holdfast help COMMAND` explains one of them, and "
-          "`holdfast man` prints\nall of this page as a man page. An option can be written "
-          "`--name value` or `--name=value`; behind `--` every\nword is an argument.\n",
+          "`holdfast man` prints\nall of this page as a man page. An option can be written `--name "
+          "value` or `--name=value`; after `--` every\nword is an argument.\n",
           out);
     for (const struct command_group *g = command_groups(); g->title; g++) {
         fprintf(out, "\n## %s\n", g->title);
@@ -133,10 +133,9 @@ void reference_metrics(FILE *out)
 void reference_events(FILE *out)
 {
     page_head(out, "Events", "events", "src/api/v1/event_reference.c");
-    fputs(
-        "`GET /v1/events` streams these events as they become durable. [The API](../api.md#events) "
-        "describes the request,\nthe members and how a client continues after a "
-        "disconnection.\n\n| event | carries | meaning |\n| --- | --- | --- |\n",
-        out);
+    fputs("`GET /v1/events` streams these events as they become durable. [The "
+          "API](../api.md#events) describes the request,\nthe members and how a client continues "
+          "after a disconnection.\n\n| event | members | meaning |\n| --- | --- | --- |\n",
+          out);
     events_reference(out);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pages of docs/reference, in Markdown, out of the tables of the program. `make docs` writes
- * the pages, and a test compares them. */
+/* The pages of docs/reference, in Markdown, generated from the tables of the program. `make
+ * docs` writes the pages, and a test compares them. */
 #pragma once
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Putting the sources together, in order of their weight, and checking the whole. */
+/* Combines the sources in order of precedence, and checks the result. */
 #include "config/config.h"
 
 #include <stdio.h>
@@ -46,8 +46,8 @@ static bool label_add(struct items *items, struct span item)
            item_add(items, span_of(sign + 1, item.len - name - 1));
 }
 
-/* Adds the items of a text: all of it, or for lists what the commas separate; an empty text is an
- * empty list. False: too many. */
+/* Adds the items of a text: the whole text, or for lists the parts between commas; an empty text
+ * is an empty list. false: too many. */
 static bool text_split(const struct config_key *k, const char *text, struct items *items)
 {
     if (!config_takes_list(k))
@@ -74,8 +74,8 @@ static int items_set(struct config *c, const struct config_key *k, enum config_s
 
 static int too_many(const char *subject, struct err_note *note)
 {
-    return err_note_set(note, -ERR_INVALID, "%s has too many items; %d are the most", subject,
-                        CONFIG_ITEMS_MAX);
+    return err_note_set(note, -ERR_INVALID, "%s has too many items; at most %d are allowed",
+                        subject, CONFIG_ITEMS_MAX);
 }
 
 static int text_set(struct config *c, const struct config_key *k, enum config_source source,
@@ -105,7 +105,7 @@ static int defaults_set(struct config *c, struct err_note *note)
 
 enum { ENV_PREFIX = sizeof "HOLDFAST_" - 1 };
 
-/* Names that other programs of the same kind use; ours exist for every row besides. */
+/* Names that other programs of the same kind use; in addition every row has its HOLDFAST_ name. */
 static const struct {
     const char *name;
     const char *key;
@@ -115,7 +115,8 @@ static const struct {
     {"REDIS_HEALTH_CHECK_TIMEOUT", "queue_settings.redis_health_check_timeout"},
 };
 
-/* Ours that are no settings, and what Kubernetes sets for a service called holdfast. */
+/* Variables of Holdfast that are not settings, and those that Kubernetes sets for a service
+ * named holdfast. */
 static const char *const no_settings[] = {"HOLDFAST_CONFIG", "HOLDFAST_SERVER", "HOLDFAST_PORT",
                                           "HOLDFAST_PORT_*", "HOLDFAST_SERVICE_*"};
 
@@ -141,8 +142,8 @@ static bool is_no_setting(struct span name)
     return false;
 }
 
-/* A variable that begins with HOLDFAST_ but is none of ours. The common beginning does not count
- * when a near name is looked for. */
+/* An unknown variable that begins with HOLDFAST_. The common prefix is ignored when the nearest
+ * name is searched. */
 static int env_unknown(struct span name, struct err_note *note)
 {
     char names[CONFIG_KEYS][CONFIG_ENV_MAX];
@@ -161,12 +162,11 @@ static int env_unknown(struct span name, struct err_note *note)
     if (near)
         return err_note_set(
             note, -ERR_INVALID,
-            "the environment has %s, which is no setting; did you mean 'HOLDFAST_%s'?", shown,
+            "the environment has %s, which is not a setting; did you mean 'HOLDFAST_%s'?", shown,
             near);
-    return err_note_set(note, -ERR_INVALID,
-                        "the environment has %s, which is no setting; `holdfast help config` "
-                        "lists them",
-                        shown);
+    return err_note_set(
+        note, -ERR_INVALID,
+        "the environment has %s, which is not a setting; `holdfast help config` lists them", shown);
 }
 
 static int env_check(const char *const *env, struct err_note *note)
@@ -233,7 +233,8 @@ static int flags_set(struct config *c, const struct arguments *flags, struct err
 
 /* ---- the whole ---- */
 
-/* Here rather than when the sockets are opened: by then a store has been created and recovered. */
+/* Checked here and not when the sockets are opened: by then a store has been created and
+ * recovered. */
 static int listen_check(const struct config *c, struct err_note *note)
 {
     const struct config_list *bs = &c->beanstalk.listen;
@@ -265,7 +266,7 @@ static int origins_check(const struct config *c, struct err_note *note)
         if (scheme == 0 || !origin[scheme] || strpbrk(origin + scheme, "/ *@"))
             return err_note_set(note, -ERR_INVALID,
                                 "origins has %s; an origin is http:// or https://, a name and "
-                                "perhaps a port, without a path, such as https://app.example",
+                                "optionally a port, without a path, such as https://app.example",
                                 quoted(span_text(origin), shown));
     }
     return 0;
@@ -307,7 +308,7 @@ static int hosts_check(const struct config *c, struct err_note *note)
     return 0;
 }
 
-/* A body that can never fit would be refused with "try again". */
+/* A body that can never fit would be refused with "try again" for ever. */
 static int memory_check(const struct config *c, struct err_note *note)
 {
     char first[UNITS_TEXT_MAX];
@@ -390,7 +391,7 @@ static int failover_resolve(struct config *c, struct err_note *note)
     return err ? err_note_set(note, err, "no memory for the settings") : 0;
 }
 
-/* With a table of labels that has "normal", jobs that say nothing are normal. */
+/* If the table of labels has "normal", jobs without a priority are normal. */
 static void priority_follow(struct config *c)
 {
     size_t row = config_key_index(config_key_find(SPAN_LITERAL("queue_defaults.priority")));
@@ -446,7 +447,7 @@ static int file_set(struct config *c, const char *path, struct err_note *note)
     return err;
 }
 
-/* Hands c over to *ret, or gives it back. */
+/* Passes c to *ret, or frees it. */
 static int conclude(struct config *c, int err, struct config *ret)
 {
     if (err < 0)
@@ -462,7 +463,7 @@ int config_load(const struct config_sources *sources, struct config *ret, struct
     const char *path = sources->file ? sources->file : env_get(sources->env, "HOLDFAST_CONFIG");
     arena_init(&c.memory);
     int err = defaults_set(&c, note);
-    if (err == 0 && path && (*path || sources->file)) /* an empty variable is an unset one */
+    if (err == 0 && path && (*path || sources->file)) /* an empty variable counts as unset */
         err = file_set(&c, path, note);
     if (err == 0)
         err = env_set(&c, sources->env, note);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of a server: a YAML file, HOLDFAST_… in the environment, and flags of `serve`. A
- * flag wins over the environment, the environment over the file, the file over the default.
+ * flag takes precedence over the environment, the environment over the file, the file over the
+ * default.
  *
- * One table (config/keys.h) says everything about a key: its type, default, range, unit, meaning,
- * and whether a running server can take a new value. It reads all three sources and prints the
- * help, the reference page and the effective values.
+ * One table (config/keys.h) describes each key completely: its type, default, range, unit,
+ * meaning, and whether a running server can take a new value. It reads all three sources and
+ * prints the help, the reference page and the effective values.
  *
- * The file is strict: at most 1 MiB, one document, no anchors, aliases or tags; a key that is not
- * known or comes twice is an error that names the line. */
+ * The file is strict: at most 1 MiB, one document, no anchors, aliases or tags; an unknown or
+ * repeated key is an error that names the line. */
 #pragma once
 
 #include <stdbool.h>
@@ -58,7 +59,7 @@ struct config_webhooks {
 };
 
 struct config_beanstalk {
-    struct config_list listen; /* empty = the API is shut */
+    struct config_list listen; /* empty = the API is disabled */
     uint32_t max_job_bytes;
 };
 
@@ -69,11 +70,11 @@ struct config_dispatch {
     uint32_t batch;
 };
 
-/* A shared store with a spool of this node's own: see backend/failover/failover.h. */
+/* A shared store with a spool of this node: see backend/failover/failover.h. */
 struct config_failover {
     const char *primary; /* as configured; may hold a password: never log it; "" = none */
     uint32_t health_check_ms;
-    /* what to open, whichever settings say so; NULL = no failover */
+    /* the store to open; NULL = no failover */
     const char *primary_url, *spool_url;
     uint32_t timeout_ms;
 };
@@ -95,16 +96,16 @@ struct config_route {
 
 struct config_routes {
     struct config_list items;        /* as configured */
-    const struct config_route *list; /* what they say, in their order */
+    const struct config_route *list; /* parsed, in the same order */
 };
 
 struct config_webqueue {
     struct config_list items;          /* as configured */
-    const struct webqueue_type *types; /* what they say, in their order; names differ */
+    const struct webqueue_type *types; /* parsed, in the same order; names differ */
     struct webqueue_alerts alerts;
 };
 
-/* Filled by config_load, read-only afterwards. Texts and lists live until config_done. */
+/* Filled in by config_load, then read-only. Texts and lists are valid until config_done. */
 struct config {
     struct config_list listen; /* addresses for http_server_listen; config_no_http() = none */
     struct config_list hosts, origins, apis;
@@ -159,25 +160,25 @@ struct config_sources {
     const struct arguments *flags; /* read with config_flags; may be NULL */
 };
 
-/* Reads everything and checks it as a whole. On success *ret is given back with config_done, and
- * needs nothing of the sources any longer. On failure *ret is untouched and the note says for the
- * operator what is wrong, where, and what would be right: -ERR_INVALID, -ERR_SYNTAX (no YAML),
- * -ERR_TOO_BIG, -ERR_NOT_FOUND and -ERR_IO (the file), -ERR_NOMEM. */
+/* Reads everything and checks it as a whole. On success free *ret with config_done; it does not
+ * depend on the sources. On failure *ret is unchanged and the note tells the operator what is
+ * wrong, where, and what would be right: -ERR_INVALID, -ERR_SYNTAX (not YAML), -ERR_TOO_BIG,
+ * -ERR_NOT_FOUND and -ERR_IO (the file), -ERR_NOMEM. */
 MUST_CHECK int config_load(const struct config_sources *sources, struct config *ret,
                            struct err_note *note);
 /* The same with the bytes of a file called `name` as the only source. */
 MUST_CHECK int config_load_text(struct span text, const char *name, struct config *ret,
                                 struct err_note *note);
 void config_done(struct config *c);
-/* `listen` is the word none: the server speaks other protocols only. */
+/* `listen` is none: the server uses other protocols only. */
 bool config_no_http(const struct config *c);
 
 /* The options of `serve`: --config, --print-config, a flag for every key, and --beanstalk for
  * beanstalk.listen. */
 extern const struct option config_flags[CONFIG_FLAGS];
 
-/* Calls for each key whose value differs, before it returns; `reloadable` says whether a running
- * server can take the new one. */
+/* Calls fn for each key whose value differs, before it returns; `reloadable` says whether a
+ * running server can take the new value. */
 typedef void (*config_diff_fn)(void *ctx, const char *key, bool reloadable);
 MUST_CHECK int config_diff(const struct config *from, const struct config *to, config_diff_fn fn,
                            void *ctx);
@@ -186,8 +187,8 @@ MUST_CHECK int config_diff(const struct config *from, const struct config *to, c
  * User names and passwords in addresses are shown as ***. */
 MUST_CHECK int config_print(const struct config *c, FILE *out);
 
-/* One row of the table, for those who print it. Texts are static but for `def`, which lives until
- * the callback returns. */
+/* One row of the table, for printing. Texts are static except `def`, which is valid until the
+ * callback returns. */
 struct config_row {
     const char *key;
     const char *word;  /* for its value: "BYTES", "text|json" */
@@ -195,10 +196,10 @@ struct config_row {
     const char *def;   /* NULL: the key is another name of one with its own row */
     const char *doc;
     bool reloadable;
-    bool begins_section; /* the section is what stands before the '.' of the key */
+    bool begins_section; /* the section is the part of the key before the '.' */
 };
 typedef void (*config_row_fn)(void *ctx, const struct config_row *row);
-/* Calls for every row in order, before it returns. -ERR_NOMEM. */
+/* Calls fn for every row in order, before it returns. -ERR_NOMEM. */
 MUST_CHECK int config_describe(config_row_fn fn, void *ctx);
 
 /* The settings explained, for a terminal; and the page docs/reference/settings.md. */

@@ -18,7 +18,7 @@
 #define CONFIG_ROUTES_MAX 64
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
-/* All there are (api/apis.c). */
+/* All APIs (api/apis.c). */
 #define APIS_DEFAULT "keyval,orchestrator,tasks,webqueue"
 
 /* A queue setting as a row here; by its kind. */

@@ -56,7 +56,7 @@ static bool choice_has(const char *choices, const char *value)
     return false;
 }
 
-/* False: the kind is no number. */
+/* false: the kind is not a number. */
 static bool unit_of(enum option_kind kind, enum unit_kind *ret)
 {
     *ret = kind == OPTION_SIZE ? UNIT_BYTES : kind == OPTION_DURATION ? UNIT_MS : UNIT_NONE;
@@ -90,8 +90,8 @@ struct walk {
     struct err_note *note;
 };
 
-/* The nearest name, as typed; NULL when none is near or there is no memory to look for it. *names
- * is the caller's to free. */
+/* The nearest name, as typed; NULL if none is near or there is no memory. The caller frees
+ * *names. */
 static const char *nearest(const struct walk *w, const char *typed, char (**names)[OPTION_NAME_MAX])
 {
     *names = mem_array(w->count + 1, sizeof **names);
@@ -141,8 +141,8 @@ static const struct option *find(const struct walk *w, const char *word, struct 
     return NULL;
 }
 
-/* The value of an option that takes one: behind the '=', or the next word. A next word that looks
- * like an option is more likely a forgotten value than meant. */
+/* The value of an option that takes one: after the '=', or the next argument. A next argument
+ * that looks like an option is probably the next option after a forgotten value. */
 static int value_take(struct walk *w, const struct option *o, const char *inside, const char **ret)
 {
     char name[OPTION_NAME_MAX];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the table of settings prints: effective values, help, the reference page. */
+/* Prints the table of settings: effective values, help, the reference page. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "config/table.h"
 
-/* The section of a key, empty at the top; and what follows it. */
+/* The section of a key, empty at the top level; and the rest of the key. */
 static struct span section_of(const struct config_key *k)
 {
     const char *dot = strchr(k->key, '.');
@@ -26,7 +26,7 @@ static bool begins_section(size_t i)
 
 /* ---- effective values ---- */
 
-/* Rows that say nothing of their own, or of the back-off that is not in use. */
+/* Skips aliases, and rows of the back-off that is not in use. */
 static bool is_printed(const struct config *c, const struct config_key *k)
 {
     bool list = c->queue_defaults.backoff.kind == BACKOFF_LIST;
@@ -76,7 +76,7 @@ int config_print(const struct config *c, FILE *out)
 
 /* ---- rows ---- */
 
-/* A default as people read it: a text without its quotes, unless it is empty. */
+/* A default as users read it: a text without its quotes, unless it is empty. */
 static int default_text(const struct config *defaults, const struct config_key *k, struct buf *out)
 {
     bool text = k->kind == CONFIG_TEXT || k->kind == CONFIG_DIR;

@@ -6,7 +6,7 @@
 
 #include "core/policy_fields.h"
 
-/* The text up to the next '/', which is taken off *rest. */
+/* The text up to the next '/', which is removed from *rest. */
 static struct span part_take(struct span *rest)
 {
     const char *slash = rest->len > 0 ? memchr(rest->at, '/', rest->len) : NULL;
@@ -70,8 +70,8 @@ const char *rate_expected(const char *pers, char out[RATE_EXPECTED_MAX])
 {
     char window[UNITS_TEXT_MAX];
     snprintf(out, RATE_EXPECTED_MAX,
-             "none, or N/DURATION such as 100/1m, at most %u jobs and %s, and perhaps what it is "
-             "counted by (one of %s), such as 10/1s/group",
+             "none, or N/DURATION such as 100/1m, at most %u jobs and %s, and optionally what it "
+             "is counted by (one of %s), such as 10/1s/group",
              LIMIT_RATE_COUNT, units_text(LIMIT_RATE_WINDOW_MS, UNIT_MS, window), pers);
     return out;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rate as people write it: "100/1m", "10/s/group" or "none". */
+/* A rate in the notation of users: "100/1m", "10/s/group" or "none". */
 #pragma once
 
 #include "config/units.h"
 #include "core/policy.h"
 
-/* COUNT/DURATION, perhaps followed by /PER, which is one of the words of `pers` ("queue|group");
- * without it the first. A duration without a number is one unit. -ERR_SYNTAX, or -ERR_RANGE when a
- * number is beyond its limit, with *ret untouched. */
+/* COUNT/DURATION, optionally followed by /PER, which is one of the names in `pers`
+ * ("queue|group"); the default is the first. A duration without a number is one unit.
+ * -ERR_SYNTAX, or -ERR_RANGE if a number is beyond its limit, with *ret unchanged. */
 MUST_CHECK int rate_parse(struct span text, const char *pers, struct rate_limit *ret);
 
 #define RATE_TEXT_MAX 96
-/* What rate_parse reads back. Returns out. */
+/* Writes the rate in a form that rate_parse reads. Returns out. */
 const char *rate_text(const struct rate_limit *r, const char *pers, char out[RATE_TEXT_MAX]);
 /* What would be right, for a message: "none, or …". Returns out. */
 #define RATE_EXPECTED_MAX 256

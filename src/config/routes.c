@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The setting routes: "PATTERN number=1 backend=URL", words behind the pattern in any order. The
- * address may hold a password, so nothing of it is ever shown. */
+/* The setting routes: "PATTERN number=1 backend=URL", with the options after the pattern in any
+ * order. The address may contain a password, so it is never shown. */
 #include "backend/router/router.h"
 #include "config/table.h"
 
 #define SUBJECT "routes"
 
-static struct span next_word(const char **at)
+static struct span next_text(const char **at)
 {
     *at += strspn(*at, " ");
     struct span word = span_of(*at, strcspn(*at, " "));
@@ -14,7 +14,7 @@ static struct span next_word(const char **at)
     return word;
 }
 
-static bool word_is(struct span word, const char *name, struct span *ret_value)
+static bool option_is(struct span word, const char *name, struct span *ret_value)
 {
     size_t len = strlen(name);
     if (word.len <= len || memcmp(word.at, name, len) != 0)
@@ -37,18 +37,18 @@ static int number_take(struct config_route *route, struct span value, struct err
     return 0;
 }
 
-static int word_take(struct config *c, struct config_route *route, struct span word,
-                     struct err_note *note)
+static int option_take(struct config *c, struct config_route *route, struct span word,
+                       struct err_note *note)
 {
     struct span value;
-    if (word_is(word, "number=", &value) && !route->has_number)
+    if (option_is(word, "number=", &value) && !route->has_number)
         return number_take(route, value, note);
-    if (word_is(word, "backend=", &value) && !route->url) {
+    if (option_is(word, "backend=", &value) && !route->url) {
         route->url = arena_text(&c->memory, value);
         return route->url ? 0 : err_note_set(note, -ERR_NOMEM, "no memory for the settings");
     }
     return err_note_set(note, -ERR_INVALID,
-                        SUBJECT " has a word behind %s that is not right; behind the pattern stand "
+                        SUBJECT " has an invalid option after %s; the pattern is followed by "
                                 "number=N and, for the first route of a number, backend=URL",
                         route->pattern);
 }
@@ -56,11 +56,11 @@ static int word_take(struct config *c, struct config_route *route, struct span w
 static int route_take(struct config *c, const char *item, struct config_route *ret,
                       struct err_note *note)
 {
-    struct span pattern = next_word(&item), word;
+    struct span pattern = next_text(&item), word;
     *ret = (struct config_route){.pattern = arena_text(&c->memory, pattern)};
     int err = ret->pattern ? 0 : err_note_set(note, -ERR_NOMEM, "no memory for the settings");
-    while (err == 0 && (word = next_word(&item)).len > 0)
-        err = word_take(c, ret, word, note);
+    while (err == 0 && (word = next_text(&item)).len > 0)
+        err = option_take(c, ret, word, note);
     if (err == 0 && !ret->has_number)
         err =
             err_note_set(note, -ERR_INVALID,
@@ -87,11 +87,11 @@ static int route_fits(const struct config *c, const struct config_route *routes,
         bool same_url = route->url && other->url && strcmp(route->url, other->url) == 0;
         known = known || same_number;
         if (same_url != same_number && route->url && other->url)
-            return err_note_set(note, -ERR_INVALID,
-                                SUBJECT " has %s for %s and %s; a number is one backend for ever",
-                                same_url ? "one backend under two numbers"
-                                         : "two backends under one number",
-                                other->pattern, route->pattern);
+            return err_note_set(
+                note, -ERR_INVALID,
+                SUBJECT " has %s for %s and %s; a number always means the same backend",
+                same_url ? "one backend under two numbers" : "two backends under one number",
+                other->pattern, route->pattern);
     }
     if (known || route->url)
         return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows, what the flags of `serve` make of them, and looking them up. */
+/* The rows, the flags of `serve` that they define, and the search for keys. */
 #include "config/table.h"
 
 #include <ctype.h>
@@ -24,7 +24,7 @@ const struct config_key config_keys[CONFIG_KEYS] = {CONFIG_TABLE(ROW)};
 
 /* ---- flags ---- */
 
-/* Numbers are plain text for the option parser: the setting's own check says more. */
+/* Numbers are text for the option parser: the check of the setting has better messages. */
 enum {
     FLAG_TEXT = OPTION_TEXT,
     FLAG_DIR = OPTION_DIR,
@@ -78,7 +78,7 @@ const struct config_key *config_section(struct span name)
     return NULL;
 }
 
-/* What people write who forget the section, or choose the wrong one. */
+/* Finds a key that was written without its section, or with the wrong one. */
 static const char *key_by_last_word(const char *typed)
 {
     const char *dot = strrchr(typed, '.');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What config*.c share: a row of the table of settings, and how values get in and out. */
+/* Shared by config*.c: a row of the table of settings, and how values are read and written. */
 #pragma once
 
 #include "config/config.h"
@@ -22,7 +22,7 @@ enum config_kind {
 
 enum config_flag {
     CONFIG_RELOAD = 1u << 0,  /* SIGHUP can change it */
-    CONFIG_ALL = 1u << 1,     /* takes a word for "no limit": kept as the type's largest value */
+    CONFIG_ALL = 1u << 1,     /* takes a name for "no limit": stored as the type's largest value */
     CONFIG_ALIAS = 1u << 2,   /* another name of a member that has its own row */
     CONFIG_SECRET = 1u << 3,  /* an address that may carry a password */
     CONFIG_BACKOFF = 1u << 4, /* excludes backoff_ms in the same source */
@@ -49,8 +49,8 @@ const struct config_key *config_key_find(struct span key);
 size_t config_key_index(const struct config_key *k);
 /* The first row whose key begins with "name.", a map in the file; NULL: no such section. */
 const struct config_key *config_section(struct span name);
-/* The key or section that was probably meant: one that ends in this very word, or the nearest.
- * False: none is near. */
+/* The key or section that was probably meant: one that ends in this name, or the nearest. false:
+ * none is near. */
 #define CONFIG_NAME_MAX 64
 bool config_key_near(struct span typed, char out[CONFIG_NAME_MAX]);
 
@@ -58,8 +58,8 @@ bool config_key_near(struct span typed, char out[CONFIG_NAME_MAX]);
 #define CONFIG_ENV_MAX 80
 const char *config_env_name(const struct config_key *k, char out[CONFIG_ENV_MAX]);
 
-/* Where a value came from, for messages, and the value: one item, the items of a list, or for
- * labels name and number by turns. */
+/* The source of a value, for messages, and the value: one item, the items of a list, or for
+ * labels name and number alternately. */
 struct config_given {
     enum config_source source;
     uint32_t line;       /* of the file, else 0 */
@@ -69,15 +69,15 @@ struct config_given {
 };
 #define CONFIG_ITEMS_MAX 512
 
-/* Checks the value and puts it into c. A key that the same source has set already, by whatever
- * name, is refused. -ERR_INVALID, -ERR_NOMEM. */
+/* Checks the value and stores it in c. A key that the same source has already set, by any of its
+ * names, is refused. -ERR_INVALID, -ERR_NOMEM. */
 MUST_CHECK int config_set(struct config *c, const struct config_key *k,
                           const struct config_given *given, struct err_note *note);
-/* The word that means "no limit", the last of the row's words; NULL: there is a limit. */
+/* The name that means "no limit", the last of the row's names; NULL: there is a limit. */
 const char *config_unlimited(const struct config_key *k);
 /* Whether the value is a list or a map. */
 bool config_takes_list(const struct config_key *k);
-/* Appends the value as YAML on one line, with the secrets of addresses or without. */
+/* Appends the value as YAML on one line, with or without the secrets of addresses. */
 MUST_CHECK int config_value(const struct config *c, const struct config_key *k, bool secrets,
                             struct buf *out);
 /* Whether the value is one number with a range, and in which unit. */
@@ -91,7 +91,7 @@ MUST_CHECK int config_yaml(struct config *c, const char *name, struct span text,
 /* Reads a whole file of at most CONFIG_FILE_BYTES_MAX bytes. */
 MUST_CHECK int config_file_read(const char *path, struct buf *ret, struct err_note *note);
 
-/* What webqueue.types says, read into webqueue.types of c. */
+/* Parses webqueue.types into webqueue.types of c. */
 MUST_CHECK int config_webqueue(struct config *c, struct err_note *note);
-/* What routes says, read into routes of c. */
+/* Parses routes into routes of c. */
 MUST_CHECK int config_routes(struct config *c, struct err_note *note);

@@ -12,8 +12,8 @@ struct unit {
     int64_t factor;
 };
 
-/* A name "" is for plain numbers. The last row from print_from on that divides a value is how it is
- * printed, so the row there has the smallest factor. */
+/* The name "" is for plain numbers. A value is printed with the last row from print_from on
+ * whose factor divides it, so the row there has the smallest factor. */
 static const struct unit none_units[] = {{"", 1}, {NULL, 0}};
 static const struct unit byte_units[] = {
     {"kB", 1000},
@@ -59,7 +59,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Both loops move *at behind the digits. */
+/* Both loops advance *at past the digits. */
 static int whole_parse(struct span text, size_t *at, int64_t *ret)
 {
     int64_t value = 0;
@@ -153,7 +153,7 @@ const char *units_text(int64_t value, enum unit_kind kind, char out[UNITS_TEXT_M
         if (value % u->factor == 0)
             best = u;
     }
-    /* Plain numbers are in the base unit, but for seconds, which always carry their unit. */
+    /* Plain numbers are in the base unit, except for seconds, which always have their unit. */
     bool plain = best->factor == 1 && kind != UNIT_SECONDS;
     snprintf(out, UNITS_TEXT_MAX, "%" PRId64 "%s", value / best->factor, plain ? "" : best->name);
     return out;

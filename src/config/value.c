@@ -230,8 +230,8 @@ static int choice_value(const struct config *c, const struct config_key *k, stru
 
 /* ---- texts ---- */
 
-/* What a YAML file may hold unescaped, on one line. Bytes that are no UTF-8, control characters
- * (also U+0080 to U+009F), the byte order mark and U+FFFE, U+FFFF are not. */
+/* Whether a text can be written unescaped on one line of YAML. Bytes that are not UTF-8, control
+ * characters (also U+0080 to U+009F), the byte order mark and U+FFFE, U+FFFF cannot. */
 static bool text_is_plain(struct span text)
 {
     for (size_t at = 0, n; at < text.len; at += n) {
@@ -399,7 +399,7 @@ static int label_set(struct config *c, const struct config_given *given, size_t 
         !label_is_new(labels, i, name) ||
         units_parse(given->items[2 * i + 1], UNIT_NONE, &number) < 0)
         return -ERR_INVALID;
-    /* There the lower number comes first, here the higher priority. */
+    /* In the setting the lower number comes first, in the engine the higher priority. */
     labels[i] = (struct broker_label){arena_text(&c->memory, name), -number};
     return labels[i].name ? 0 : -ERR_NOMEM;
 }
@@ -503,7 +503,7 @@ static int check_free(const struct config *c, const struct config_key *k,
     return 0;
 }
 
-/* An alias marks its member's own row too, so that this one is printed with the right source. */
+/* An alias also marks the row of its member, so that this is printed with the right source. */
 static void mark(struct config *c, const struct config_key *k, const struct config_given *given)
 {
     for (size_t i = 0; i < CONFIG_KEYS; i++) {

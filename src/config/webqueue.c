@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The setting webqueue.types: "NAME timeout=300s keep=30d retries=0", words behind the name in any
- * order. */
+/* The setting webqueue.types: "NAME timeout=300s keep=30d retries=0", with the options after the
+ * name in any order. */
 #include <inttypes.h>
 
 #include "api/webqueue/webqueue.h"
@@ -9,20 +9,20 @@
 
 #define SUBJECT "webqueue.types"
 
-struct type_word {
+struct type_option {
     const char *name;
     enum unit_kind unit;
     int64_t min, max;
     bool all; /* takes `all`, which is INT64_MAX */
 };
 
-static const struct type_word words[] = {
+static const struct type_option options[] = {
     {"timeout", UNIT_MS, LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, false},
     {"keep", UNIT_MS, 0, INT64_MAX - 1, true},
     {"retries", UNIT_NONE, 0, LIMIT_ATTEMPTS - 1, false},
 };
 
-static int word_wrong(const struct type_word *w, struct span value, struct err_note *note)
+static int option_refuse(const struct type_option *w, struct span value, struct err_note *note)
 {
     char shown[QUOTED_MAX], least[UNITS_TEXT_MAX], most[UNITS_TEXT_MAX];
     units_text(w->min, w->unit, least);
@@ -32,7 +32,7 @@ static int word_wrong(const struct type_word *w, struct span value, struct err_n
                         w->all ? ", or all" : " to ", w->all ? "" : most);
 }
 
-static void word_store(struct webqueue_type *t, size_t i, int64_t value)
+static void option_store(struct webqueue_type *t, size_t i, int64_t value)
 {
     if (i == 0)
         t->timeout_ms = (uint32_t)value;
@@ -43,31 +43,31 @@ static void word_store(struct webqueue_type *t, size_t i, int64_t value)
 }
 
 /* "timeout=300s" */
-static int word_take(struct webqueue_type *t, struct span word, unsigned *seen,
-                     struct err_note *note)
+static int option_take(struct webqueue_type *t, struct span word, unsigned *seen,
+                       struct err_note *note)
 {
     char shown[QUOTED_MAX];
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        size_t len = strlen(words[i].name);
-        if (word.len <= len || memcmp(word.at, words[i].name, len) != 0 || word.at[len] != '=')
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        size_t len = strlen(options[i].name);
+        if (word.len <= len || memcmp(word.at, options[i].name, len) != 0 || word.at[len] != '=')
             continue;
         struct span text = span_of(word.at + len + 1, word.len - len - 1);
         int64_t value = INT64_MAX;
-        bool all = words[i].all && span_equal(text, SPAN_LITERAL("all"));
+        bool all = options[i].all && span_equal(text, SPAN_LITERAL("all"));
         if (*seen & 1u << i)
             return err_note_set(note, -ERR_INVALID, SUBJECT " has %s twice for one type",
-                                words[i].name);
-        if (!all && (units_parse(text, words[i].unit, &value) < 0 || value < words[i].min ||
-                     value > words[i].max))
-            return word_wrong(&words[i], text, note);
+                                options[i].name);
+        if (!all && (units_parse(text, options[i].unit, &value) < 0 || value < options[i].min ||
+                     value > options[i].max))
+            return option_refuse(&options[i], text, note);
         *seen |= 1u << i;
-        word_store(t, i, value);
+        option_store(t, i, value);
         return 0;
     }
-    return err_note_set(note, -ERR_INVALID,
-                        SUBJECT " has %s; behind the name of a type may stand timeout=, keep= and "
-                                "retries=",
-                        quoted(word, shown));
+    return err_note_set(
+        note, -ERR_INVALID,
+        SUBJECT " has %s; the name of a type may be followed by timeout=, keep= and retries=",
+        quoted(word, shown));
 }
 
 static bool name_right(struct span name)
@@ -81,7 +81,7 @@ static bool name_right(struct span name)
     return name.len > 0 && name.len <= WEBQUEUE_TYPE_BYTES_MAX;
 }
 
-static struct span next_word(const char **at)
+static struct span next_text(const char **at)
 {
     *at += strspn(*at, " ");
     struct span word = span_of(*at, strcspn(*at, " "));
@@ -94,7 +94,7 @@ static int type_take(struct config *c, const char *item, struct webqueue_type *r
 {
     char shown[QUOTED_MAX];
     unsigned seen = 0;
-    struct span name = next_word(&item), word;
+    struct span name = next_text(&item), word;
     if (!name_right(name))
         return err_note_set(note, -ERR_INVALID,
                             SUBJECT " has %s; the name of a type is 1 to %d letters, digits, '_' "
@@ -104,8 +104,8 @@ static int type_take(struct config *c, const char *item, struct webqueue_type *r
                                   .timeout_ms = WEBQUEUE_TIMEOUT_MS,
                                   .keep_ms = WEBQUEUE_KEEP_MS};
     int err = ret->name ? 0 : err_note_set(note, -ERR_NOMEM, "no memory for the settings");
-    while (err == 0 && (word = next_word(&item)).len > 0)
-        err = word_take(ret, word, &seen, note);
+    while (err == 0 && (word = next_text(&item)).len > 0)
+        err = option_take(ret, word, &seen, note);
     return err;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The configuration file: YAML events of libyaml, taken strictly. A file is one document, a map of
- * keys and of sections (maps one level deep); anchors, aliases and tags are refused, so that a
- * value is always what stands at its key. */
+/* The configuration file: YAML events of libyaml, read strictly. A file is one document, a map
+ * of keys and of sections (maps one level deep); anchors, aliases and tags are refused, so that
+ * the value of a key is always written at the key. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static int no_memory(struct reader *r)
     return err_note_set(r->note, -ERR_NOMEM, "no memory to read %.*s", NAME_SHOWN, r->name);
 }
 
-/* Says what is wrong at the current event. */
+/* Reports an error at the current event. */
 static int wrong(struct reader *r, const char *what)
 {
     return err_note_set(r->note, -ERR_INVALID, "%.*s:%" PRIu32 ": %s", NAME_SHOWN, r->name,
@@ -47,18 +47,19 @@ static int syntax_error(struct reader *r)
     const yaml_parser_t *p = &r->parser;
     if (p->error == YAML_MEMORY_ERROR)
         return no_memory(r);
-    /* The reader (bad bytes) gives an offset instead of a place. */
+    /* For invalid bytes libyaml returns an offset instead of a position. */
     if (p->error == YAML_READER_ERROR)
         return err_note_set(r->note, -ERR_SYNTAX, "%.*s: %s at byte %zu; it must be UTF-8 text",
                             NAME_SHOWN, r->name, p->problem ? p->problem : "unreadable",
                             p->problem_offset);
-    return err_note_set(r->note, -ERR_SYNTAX, "%.*s:%" PRIu32 ": no valid YAML: %s%s%s", NAME_SHOWN,
-                        r->name, line_of(p->problem_mark), p->problem ? p->problem : "unreadable",
-                        p->context ? " " : "", p->context ? p->context : "");
+    return err_note_set(r->note, -ERR_SYNTAX, "%.*s:%" PRIu32 ": not valid YAML: %s%s%s",
+                        NAME_SHOWN, r->name, line_of(p->problem_mark),
+                        p->problem ? p->problem : "unreadable", p->context ? " " : "",
+                        p->context ? p->context : "");
 }
 
-/* Anchors and tags of whatever has them; all three kinds begin with the same two members, but the
- * union says so of none. */
+/* Anchor and tag of an event; all three kinds begin with the same two members, but the union has
+ * no common type for them. */
 static bool has_anchor_or_tag(const yaml_event_t *e)
 {
     if (e->type == YAML_SCALAR_EVENT)
@@ -126,9 +127,9 @@ static int refuse_shape(struct reader *r, const struct value *v, const char *sha
 static int item_add(struct reader *r, struct value *v)
 {
     if (r->event.type != YAML_SCALAR_EVENT)
-        return refuse_shape(r, v, "holds a list or a map");
+        return refuse_shape(r, v, "contains a list or a map");
     if (is_null(&r->event))
-        return refuse_shape(r, v, "holds an item without a value");
+        return refuse_shape(r, v, "contains an item without a value");
     if (v->count == CONFIG_ITEMS_MAX)
         return refuse_shape(r, v, "has too many items");
     return scalar(r, &v->items[v->count++]);
@@ -169,7 +170,7 @@ static int shape_read(struct reader *r, struct value *v)
     return map ? items_read(r, v, YAML_MAPPING_END_EVENT) : refuse_shape(r, v, "is a map");
 }
 
-/* The current event is the key's. */
+/* The current event is the key. */
 static int value_read(struct reader *r, const struct config_key *key)
 {
     struct value v = {.key = key, .line = line_of(r->event.start_mark)};
@@ -197,15 +198,16 @@ static int unknown(struct reader *r, struct span key)
     char near[CONFIG_NAME_MAX];
     quoted(key, shown);
     if (config_key_near(key, near))
-        snprintf(text, sizeof text, "%s is no setting; did you mean '%s'?", shown, near);
+        snprintf(text, sizeof text, "%s is not a setting; did you mean '%s'?", shown, near);
     else
-        snprintf(text, sizeof text, "%s is no setting; `holdfast help config` lists them", shown);
+        snprintf(text, sizeof text, "%s is not a setting; `holdfast help config` lists them",
+                 shown);
     return wrong(r, text);
 }
 
 static int map_read(struct reader *r, struct span section);
 
-/* The current event is the section's name. */
+/* The current event is the name of the section. */
 static int section_read(struct reader *r, const struct config_key *first, struct span name)
 {
     char text[QUOTED_MAX + 80];
@@ -246,7 +248,8 @@ static int entry_read(struct reader *r, struct span section)
         key = span_of(full, len);
     }
     if (section.len == 0 && span_equal(key, SPAN_LITERAL("QUEUE_SETTINGS")))
-        key = SPAN_LITERAL("queue_settings"); /* as other programs of the same kind spell it */
+        key =
+            SPAN_LITERAL("queue_settings"); /* the name that other programs of the same kind use */
     const struct config_key *row = config_key_find(key);
     const struct config_key *first = section.len == 0 ? config_section(key) : NULL;
     if (row)
@@ -286,7 +289,7 @@ static int stream_read(struct reader *r)
     if ((err = document_read(r)) < 0 || (err = next(r)) < 0)
         return err;
     if (r->event.type != YAML_STREAM_END_EVENT)
-        return wrong(r, "a second document begins here; the file must hold one");
+        return wrong(r, "a second document begins here; the file must contain one");
     return 0;
 }
 

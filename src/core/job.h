@@ -142,6 +142,9 @@ struct job_past {
     uint16_t failures, crashes;
     uint8_t error_kind;
     struct span error; /* the last one, packed (core/job_error.h); empty = none */
+    /* What workers reported about it, in the stored forms of core/progress.h; empty = nothing. The
+     * progress has no token: it is shown until the job is claimed. */
+    struct span progress, log;
 };
 
 /* A queue whose policy is `by_due` orders its jobs by priority and then by the time at which they

@@ -9,21 +9,33 @@
 #include "core/validate.h"
 
 _Static_assert(offsetof(struct job_extra, unique) == 0, "job_text_at takes a struct job_extra");
+_Static_assert(sizeof(struct job_texts) == JOB_TEXTS * sizeof(struct span),
+               "each member of struct job_texts has a row");
+#define IN_ORDER(member, ...)                                                                      \
+    _Static_assert(offsetof(struct job_texts, member) ==                                           \
+                       JOB_TEXT_INDEX_##member * sizeof(struct span),                              \
+                   "the rows have the order of the members: " #member);
+JOB_TEXT_TABLE(IN_ORDER)
 
-#define ROW(member, name, column, max, kind, events, ...)                                          \
-    {name, offsetof(struct job_texts, member), max, JOB_TEXT_##kind, events},
+#define ROW(member, name, column, max, kind, events, ...) {name, max, JOB_TEXT_##kind, events},
 const struct job_text job_texts[JOB_TEXTS] = {JOB_TEXT_TABLE(ROW)};
+
+static int text_check(const struct job_text *row, struct span text, struct err_note *note)
+{
+    int err = validate_text(row->name, text, row->max, note);
+    if (err == 0 && row->kind == JOB_TEXT_HEADERS)
+        err = headers_check(text, note);
+    return err;
+}
 
 int job_texts_check(const struct job_extra *x, struct err_note *note)
 {
     int err = 0;
-    for (size_t i = 0; err == 0 && i < JOB_TEXTS; i++) {
-        struct span text = job_text_of(x, i);
-        if (text.len > 0)
-            err = validate_text(job_texts[i].name, text, job_texts[i].max, note);
-        if (err == 0 && text.len > 0 && job_texts[i].kind == JOB_TEXT_HEADERS)
-            err = headers_check(text, note);
-    }
+    if (job_texts_bytes(x) == 0)
+        return 0;
+    for (size_t i = 0; err == 0 && i < JOB_TEXTS; i++)
+        if (job_text_of(x, i).len > 0)
+            err = text_check(&job_texts[i], job_text_of(x, i), note);
     return err;
 }
 
@@ -60,26 +72,25 @@ void job_texts_write(struct json_writer *w, const void *x, bool in_events)
 #define HAS_TEXT(i) (4u << (i))
 #define BITS_END HAS_TEXT(JOB_TEXTS)
 
+/* Runs several times for each job: the rows are written out, not looped over. */
 static uint32_t extra_bits(const struct job_extra *x)
 {
-    uint32_t bits = (x->expires_at.ms ? HAS_EXPIRY : 0) | (x->options.len ? HAS_OPTIONS : 0);
-    for (size_t i = 0; i < JOB_TEXTS; i++)
-        bits |= job_text_of(x, i).len ? HAS_TEXT(i) : 0;
-    return bits;
+#define BIT(member, ...) | (x->member.len ? HAS_TEXT(JOB_TEXT_INDEX_##member) : 0)
+    return (x->expires_at.ms ? HAS_EXPIRY : 0) |
+           (x->options.len ? HAS_OPTIONS : 0)JOB_TEXT_TABLE(BIT);
+#undef BIT
 }
 
 bool job_extra_present(const struct job_extra *x)
 {
-    return extra_bits(x) != 0;
+    return (job_texts_bytes(x) | x->options.len | (uint64_t)x->expires_at.ms) != 0;
 }
 
 bool job_extra_fits(const struct job_extra *x)
 {
-    for (size_t i = 0; i < JOB_TEXTS; i++) {
-        if (job_text_of(x, i).len > job_texts[i].max)
-            return false;
-    }
-    return x->options.len <= POLICY_BYTES_MAX && wall_fits(x->expires_at);
+#define FITS(member, name, column, max, ...) &&x->member.len <= (max)
+    return x->options.len <= POLICY_BYTES_MAX && wall_fits(x->expires_at) JOB_TEXT_TABLE(FITS);
+#undef FITS
 }
 
 size_t job_extra_bytes_max(const struct job_extra *x)
@@ -87,6 +98,10 @@ size_t job_extra_bytes_max(const struct job_extra *x)
     return WIRE_U32 + WIRE_WALL + (JOB_TEXTS + 1) * WIRE_LENGTH + job_texts_bytes(x) +
            x->options.len;
 }
+
+/* The loops visit only the rows whose bits are set, from the lowest. */
+#define TEXT_BITS(bits) ((bits) / HAS_TEXT(0))
+#define LOWEST(bits) ((size_t)__builtin_ctz(bits))
 
 uint8_t *job_extra_put(uint8_t *at, const struct job_extra *x)
 {
@@ -96,34 +111,45 @@ uint8_t *job_extra_put(uint8_t *at, const struct job_extra *x)
         at = put_wall(at, x->expires_at);
     if (bits & HAS_OPTIONS)
         at = put_span(at, x->options);
-    for (size_t i = 0; i < JOB_TEXTS; i++)
-        if (bits & HAS_TEXT(i))
-            at = put_span(at, job_text_of(x, i));
+    for (uint32_t left = TEXT_BITS(bits); left; left &= left - 1)
+        at = put_span(at, job_text_of(x, LOWEST(left)));
     return at;
 }
 
-static struct span text_take(struct wire_in *in, const struct job_text *row)
+static uint32_t extra_read(struct wire_in *in, struct job_extra *ret)
 {
-    struct span text = row->kind == JOB_TEXT_TEXT ? take_text(in, row->max) : take_span(in);
-    if (text.len == 0 || text.len > row->max)
-        wire_spoil(in);
-    return text;
-}
-
-void job_extra_take(struct wire_in *in, struct job_extra *ret)
-{
-    struct job_options options;
     uint32_t bits = (uint32_t)take_upto(in, BITS_END - 1);
     *ret = (struct job_extra){.expires_at = {0}};
     if (bits & HAS_EXPIRY)
         ret->expires_at = take_wall(in);
     if (bits & HAS_OPTIONS)
         ret->options = take_span(in);
-    if (ret->options.len > 0 && options_decode(ret->options, &options) < 0)
+    for (uint32_t left = TEXT_BITS(bits); left; left &= left - 1)
+        *job_text_at(ret, LOWEST(left)) = take_span(in);
+    return bits;
+}
+
+static bool text_sound(const struct job_text *row, struct span text)
+{
+    return text.len > 0 && text.len <= row->max &&
+           (row->kind != JOB_TEXT_TEXT || validate_text(row->name, text, row->max, NULL) == 0);
+}
+
+void job_extra_take(struct wire_in *in, struct job_extra *ret)
+{
+    struct job_options options;
+    uint32_t bits = extra_read(in, ret);
+    if (((bits & HAS_EXPIRY) && ret->expires_at.ms == 0) ||
+        ((bits & HAS_OPTIONS) && options_decode(ret->options, &options) < 0))
         wire_spoil(in);
-    for (size_t i = 0; i < JOB_TEXTS; i++)
-        if (bits & HAS_TEXT(i))
-            *job_text_at(ret, i) = text_take(in, &job_texts[i]);
-    if (extra_bits(ret) != bits)
-        wire_spoil(in);
+    for (uint32_t left = TEXT_BITS(bits); left; left &= left - 1)
+        if (!text_sound(&job_texts[LOWEST(left)], job_text_of(ret, LOWEST(left))))
+            wire_spoil(in);
+}
+
+void job_extra_view(struct span bytes, struct job_extra *ret)
+{
+    struct wire_in in = {.rest = bytes};
+    extra_read(&in, ret);
+    CHECK(wire_ended(&in));
 }

@@ -34,36 +34,36 @@ enum job_text_kind { JOB_TEXT_TEXT, JOB_TEXT_HEADERS, JOB_TEXT_OWN };
 
 struct job_text {
     const char *name;
-    size_t offset; /* in struct job_texts */
     size_t max;
     enum job_text_kind kind;
     bool in_events;
 };
 
-#define JOB_TEXT_BYTE(...) 0,
-enum { JOB_TEXTS = sizeof((char[]){JOB_TEXT_TABLE(JOB_TEXT_BYTE)}) };
-#undef JOB_TEXT_BYTE
+#define JOB_TEXT_INDEX(member, ...) JOB_TEXT_INDEX_##member,
+enum { JOB_TEXT_TABLE(JOB_TEXT_INDEX) JOB_TEXTS };
+#undef JOB_TEXT_INDEX
 
 extern const struct job_text job_texts[JOB_TEXTS];
 
-/* x: a struct job_texts, or a struct that begins with one. */
+/* x: a struct job_texts, or a struct that begins with one. Its members are spans in the order of
+ * the rows, so row i is member i: loops over the rows compile to a few instructions. */
 static inline struct span *job_text_at(void *x, size_t i)
 {
-    return (struct span *)(void *)((char *)x + job_texts[i].offset);
+    return (struct span *)x + i;
 }
 
 static inline struct span job_text_of(const void *x, size_t i)
 {
-    return *(const struct span *)(const void *)((const char *)x + job_texts[i].offset);
+    return ((const struct span *)x)[i];
 }
 
 /* Bytes of all of them together. */
 static inline size_t job_texts_bytes(const void *x)
 {
-    size_t bytes = 0;
-    for (size_t i = 0; i < JOB_TEXTS; i++)
-        bytes += job_text_of(x, i).len;
-    return bytes;
+    const struct job_texts *t = x;
+#define JOB_TEXT_LEN(member, ...) +t->member.len
+    return 0 JOB_TEXT_TABLE(JOB_TEXT_LEN);
+#undef JOB_TEXT_LEN
 }
 
 /* Whether each text that is there is valid and within its limit. JSON of an API is checked as a
@@ -96,3 +96,6 @@ size_t job_extra_bytes_max(const struct job_extra *x);
 uint8_t *job_extra_put(uint8_t *at, const struct job_extra *x);
 /* Spans point into the input. Anything that job_extra_put would not write is bad. */
 void job_extra_take(struct wire_in *in, struct job_extra *ret);
+/* The same for bytes that this process has written with job_extra_put and kept in memory: the
+ * content is not checked again. */
+void job_extra_view(struct span bytes, struct job_extra *ret);

@@ -291,7 +291,7 @@ int apply_extended(struct job *j, const struct rec_job_extended *r)
 
 int apply_reported(const struct job *j)
 {
-    return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
+    return j->state != STATE_NONE ? 0 : -ERR_CORRUPT;
 }
 
 int apply_cancel_requested(const struct job *j, const struct rec_job_cancel_requested *r,

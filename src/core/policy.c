@@ -278,20 +278,17 @@ int options_encode(const struct job_options *o, struct buf *out)
 int options_decode(struct span encoded, struct job_options *ret)
 {
     struct wire_in in = {encoded, false};
-    struct job_options o = {0};
     if (take_u8(&in) != OPTIONS_VERSION)
         return -ERR_CORRUPT;
-    o.max_attempts = take_u16(&in);
-    o.max_crashes = take_u16(&in);
-    o.lease_ms = take_u32(&in);
-    o.timeout_ms = take_u32(&in);
-    o.has_backoff = take_bool(&in);
-    if (o.has_backoff)
-        backoff_decode(&in, &o.backoff);
-    if (!wire_ended(&in) || options_check(&o, NULL) < 0)
-        return -ERR_CORRUPT;
-    *ret = o;
-    return 0;
+    ret->max_attempts = take_u16(&in);
+    ret->max_crashes = take_u16(&in);
+    ret->lease_ms = take_u32(&in);
+    ret->timeout_ms = take_u32(&in);
+    ret->has_backoff = take_bool(&in);
+    ret->backoff = (struct backoff){0};
+    if (ret->has_backoff)
+        backoff_decode(&in, &ret->backoff);
+    return wire_ended(&in) && options_check(ret, NULL) == 0 ? 0 : -ERR_CORRUPT;
 }
 
 /* ---- back-off ---- */

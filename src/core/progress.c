@@ -52,7 +52,8 @@ struct span progress_shown(struct span stored, struct job_token newest)
     struct wire_in in = {stored, false};
     struct job_token token = {.epoch = take_u32(&in)};
     token.counter = take_varint(&in);
-    return !in.bad && token_equal(token, newest) ? stored : (struct span){NULL, 0};
+    bool same = token.epoch ? token_equal(token, newest) : newest.epoch == 0;
+    return !in.bad && same ? stored : (struct span){NULL, 0};
 }
 
 /* ---- the log ---- */
@@ -81,6 +82,16 @@ int joblog_append(struct buf *out, const struct joblog_line *line)
         rest = span_of(used ? rest.at + used : rest.at, rest.len - used);
     } while (!err && rest.len > 0);
     return err;
+}
+
+int reports_check(struct span progress, struct span log, struct err_note *note)
+{
+    struct progress p = {.token.counter = 0};
+    if (progress.len && (progress_decode(progress, &p) != 0 || p.token.epoch))
+        return err_note_set(note, -ERR_INVALID, "progress must be a report without a lease");
+    if (log.len > LIMIT_LOG_BYTES)
+        return err_note_set(note, -ERR_INVALID, "a log must have at most 64 KiB");
+    return 0;
 }
 
 struct span joblog_tail(struct span log)

@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/containers/map.h"
+#include "base/err.h"
 #include "base/span.h"
 #include "core/job.h"
 
@@ -33,7 +34,8 @@ size_t progress_bytes_max(const struct progress *p);
 size_t progress_encode(const struct progress *p, uint8_t *out);
 /* Texts point into the input. -ERR_CORRUPT. */
 MUST_CHECK int progress_decode(struct span stored, struct progress *ret);
-/* The stored form if the newest lease of the job reported it, else empty. */
+/* The stored form if the newest lease of the job reported it, else empty. Progress that an imported
+ * job brought along has epoch 0, which no lease has. */
 struct span progress_shown(struct span stored, struct job_token newest);
 
 struct joblog_line {
@@ -44,6 +46,8 @@ struct joblog_line {
 
 /* Appends the entries of one line; a line break inside it begins another entry. -ERR_NOMEM. */
 MUST_CHECK int joblog_append(struct buf *out, const struct joblog_line *line);
+/* Whether an imported job can have these. -ERR_INVALID with a note. */
+MUST_CHECK int reports_check(struct span progress, struct span log, struct err_note *note);
 /* The part of a log that a store keeps. */
 struct span joblog_tail(struct span log);
 /* The log without an incomplete first entry; then the entries, oldest first. False: no more. */

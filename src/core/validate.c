@@ -7,6 +7,7 @@
 #include "core/job_error.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
+#include "core/progress.h"
 #include "core/records/record.h"
 
 /* Bytes of valid UTF-8 at the start of text. */
@@ -99,7 +100,8 @@ int validate_past(const struct job_past *past, struct err_note *note)
                             state_name((enum job_state)past->state));
     if (past->error_kind > ERROR_BUSINESS)
         return err_note_set(note, -ERR_INVALID, "error_kind must be app or business");
-    return job_error_check(past->error, note);
+    int err = job_error_check(past->error, note);
+    return err ? err : reports_check(past->progress, past->log, note);
 }
 
 struct span validate_cut(struct span text, size_t max)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What exchanges hold, told to the memory budget; src/net does the same for connections.
+/* Reports the memory of exchanges to the memory budget; src/net does the same for connections.
  *
- * Each exchange knows how much of it was charged, and to which kind; the functions here compare
- * that with the buffers it has and charge or give back the difference. An exchange that lost its
- * connection keeps its charge in the account of the server, which is never shed, until its handler
+ * Each exchange knows how much was charged for it, and to which kind; the functions here compare
+ * that with its buffers and charge or release the difference. An exchange that lost its
+ * connection stays charged to the account of the server, which is never shed, until its handler
  * has answered.
  *
- * Bodies and replies are refused when they do not fit. Only a short reply to a request that may
- * have changed something is not: the work that it tells of is done. */
+ * Bodies and replies that do not fit are refused. The only exception is a short reply to a
+ * request that may have changed something, because its work is done. */
 #include "base/check.h"
 #include "http/server_impl.h"
 
@@ -23,7 +23,7 @@ bool account_exchange(struct connection *c, size_t bytes)
     return budget_take(&c->net.account, BUDGET_CONNECTIONS, bytes, net_now(c->net.server));
 }
 
-void account_exchange_made(struct http_exchange *x, size_t bytes)
+void account_exchange_created(struct http_exchange *x, size_t bytes)
 {
     x->charged.block = bytes;
     x->charged.out_kind = BUDGET_REPLIES;
@@ -85,7 +85,7 @@ bool account_hold(struct http_exchange *x, size_t more)
     return true;
 }
 
-/* A file is read in pieces of bounded size, and must not come to a halt. */
+/* A file is read in pieces of limited size, and must not be interrupted. */
 bool account_stream(struct http_exchange *x, size_t more)
 {
     return account_hold(x, more) || (x->sized && exchange_waiting(x) == 0);

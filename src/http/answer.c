@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers: the head is put together from ready-made pieces, behind the body in the same buffer, so
- * that an ordinary answer needs no more memory than the handler already has. */
+/* Answers: the head is built from prepared pieces after the body in the same buffer, so that an
+ * ordinary answer needs no more memory than the handler already has. */
 #include <string.h>
 #include <time.h>
 
@@ -9,40 +9,36 @@
 #include "http/server_impl.h"
 
 #define FIRST_BYTES 1024 /* a small body and its head */
-#define PIECES_MAX 512   /* bytes of all pieces of a head but type, origin and added fields */
+#define PIECES_MAX 512   /* bytes of all pieces of a head except type, origin and added fields */
 
-/* Not 503, which says that nothing was done: the work may be done and only its answer lost. */
+/* Not 503, which means that nothing was done: the work may be done and only its answer lost. */
 const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 500 Internal Server Error\r\n"
                                                       "Content-Length: 0\r\n"
                                                       "Connection: close\r\n\r\n");
 
 const struct span answer_continue = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
 
-#define NO_ROOM                                                                                    \
+/* Problems like every other refusal, but prepared in advance, because there is no memory to build
+ * them. `bytes` is the length of the body. */
+#define UNAVAILABLE(detail)                                                                        \
     "{\"type\":\"/problems/unavailable\","                                                         \
     "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
-    "\"detail\":\"the memory budget of the server is used up; try again soon\","                   \
+    "\"detail\":\"" detail "\","                                                                   \
     "\"code\":\"unavailable\"}\n"
-_Static_assert(sizeof NO_ROOM - 1 == 177, "Content-Length of answer_no_room");
-const struct span answer_no_room = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
-                                                "Content-Type: application/problem+json\r\n"
-                                                "Content-Length: 177\r\n"
-                                                "Retry-After: 1\r\n"
-                                                "Connection: close\r\n\r\n" NO_ROOM);
+#define REFUSE(detail, bytes)                                                                      \
+    SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"                                            \
+                 "Content-Type: application/problem+json\r\n"                                      \
+                 "Content-Length: " #bytes "\r\n"                                                  \
+                 "Retry-After: 1\r\n"                                                              \
+                 "Connection: close\r\n\r\n" UNAVAILABLE(detail))
 
-/* A problem like every other refusal, but prepared in advance: a connection beyond the limit costs
- * nothing. */
-#define CROWDED                                                                                    \
-    "{\"type\":\"/problems/unavailable\","                                                         \
-    "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
-    "\"detail\":\"too many connections are open; close some first, or try again soon\","           \
-    "\"code\":\"unavailable\"}\n"
-_Static_assert(sizeof CROWDED - 1 == 185, "Content-Length of answer_crowded");
-const struct span answer_crowded = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
-                                                "Content-Type: application/problem+json\r\n"
-                                                "Content-Length: 185\r\n"
-                                                "Retry-After: 1\r\n"
-                                                "Connection: close\r\n\r\n" CROWDED);
+#define NO_ROOM "the memory budget of the server is used up; try again soon"
+_Static_assert(sizeof UNAVAILABLE(NO_ROOM) - 1 == 177, "Content-Length of answer_no_room");
+const struct span answer_no_room = REFUSE(NO_ROOM, 177);
+
+#define CROWDED "too many connections are open; close some first, or try again soon"
+_Static_assert(sizeof UNAVAILABLE(CROWDED) - 1 == 185, "Content-Length of answer_crowded");
+const struct span answer_crowded = REFUSE(CROWDED, 185);
 
 #define LINE(code, text) [(code)-100] = SPAN_LITERAL("HTTP/1.1 " #code " " text "\r\n")
 static const struct span status_lines[] = {
@@ -171,8 +167,8 @@ static bool no_store(const struct http_exchange *x)
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-/* While draining the answer that is the last of its connection says so; one with others behind it
- * must not, or the client would not read those. */
+/* While draining, the last answer of a connection has Connection: close; an answer with others
+ * after it must not, or the client would not read those. */
 static bool must_close(const struct http_exchange *x)
 {
     bool last = x->conn->last == x;
@@ -213,7 +209,7 @@ int answer_head(struct http_exchange *x, unsigned status, const char *type, uint
 
 struct buf *http_answer_body(struct http_exchange *x)
 {
-    /* Failing is no harm: the handler's own append will fail, too. */
+    /* A failure does no harm: the append of the handler will fail, too. */
     if (x->out.cap == 0 && buf_reserve(&x->out, FIRST_BYTES) != 0)
         buf_init(&x->out);
     return &x->out;
@@ -243,7 +239,7 @@ void http_answer_header(struct http_exchange *x, const char *name, struct span v
     PUT(&x->fields, "\r\n");
 }
 
-/* What is always there to be sent when the memory for the real answer is not. */
+/* The fixed answer that is sent if there is no memory for the real one. */
 static void answer_fixed(struct http_exchange *x, unsigned status, struct span text)
 {
     buf_done(&x->out);
@@ -260,7 +256,7 @@ static bool has_length(unsigned status)
     return status != 204 && status != 304;
 }
 
-static void answer_make(struct http_exchange *x, unsigned status, const char *type)
+static void answer_build(struct http_exchange *x, unsigned status, const char *type)
 {
     x->status = (uint16_t)status;
     if (!type || x->shared)
@@ -278,8 +274,8 @@ static void answer_make(struct http_exchange *x, unsigned status, const char *ty
     x->shared = NULL;
 }
 
-/* The budget has no room for the reply. A request that only read can be repeated; of other requests
- * the work is done. */
+/* The budget has no room for the reply. A request that only reads can be repeated; the work of
+ * other requests is done. */
 static void answer_refuse(struct http_exchange *x)
 {
     bool reads = exchange_only_reads(x);
@@ -295,11 +291,11 @@ void http_answer(struct http_exchange *x, unsigned status, const char *type)
         exchange_queue_loose(x);
         return;
     }
-    answer_make(x, status, type);
+    answer_build(x, status, type);
     if (!account_reply(x))
         answer_refuse(x);
     account_out(x);
-    net_conn_account(&c->net); /* it may lie behind one that waits, and will not be sent soon */
+    net_conn_account(&c->net); /* it may be behind one that waits, and will not be sent soon */
     x->server->by_status[x->status / 100]++;
     c->net.out_bytes += exchange_waiting(x);
     if (x->close) {

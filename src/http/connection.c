@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One client: how long it may take, and how its connection ends.
+/* One client: its time limits, and the end of its connection.
  *
- * Has the client gone? A reset or an error says so. An end of input does not: the client may have
- * shut down its sending side and still wait for the answer. Nothing but sending a byte tells the
- * two apart on TCP (a closed socket replies with a reset), so a request that is still under way is
- * probed once with an interim answer, which every HTTP/1.1 client skips, a stream of events with an
- * empty comment; what is written to a file's client tells soon enough. HTTP/1.0 knows no interim
- * answers; such a client gets the benefit of the doubt. */
+ * Whether the client has closed the connection: a reset or an error shows it. The end of the
+ * input does not: the client may have shut down its sending side and still wait for the answer.
+ * On TCP only sending a byte distinguishes the two (a closed socket replies with a reset). So a
+ * request that is still under way is probed once with an interim answer, which every HTTP/1.1
+ * client skips, and a stream of events with an empty comment; for a file, the next write shows
+ * it soon. HTTP/1.0 has no interim answers; such a client is assumed to wait. */
 #include "http/server_impl.h"
 
 static const struct span PROBE_STREAM = SPAN_LITERAL(":\n\n");
@@ -54,10 +54,10 @@ void connection_late(struct net_conn *n, unsigned kind)
 {
     struct connection *c = connection_of(n);
     if (kind == WAIT_BODY) {
-        intake_fault(c, 408, "The body of the request did not come in time.");
+        intake_fault(c, 408, "The body of the request did not arrive in time.");
     } else if (kind == WAIT_HEAD && n->in.len > 0) {
         intake_discard(c);
-        intake_fault(c, 408, "The head of the request did not come in time.");
+        intake_fault(c, 408, "The head of the request did not arrive in time.");
     } else {
         net_conn_close(n);
     }
@@ -74,9 +74,9 @@ void connection_input_ended(struct net_conn *n)
 
 /* ---- for the budget -------------------------------------------------------------------------- */
 
-/* The client has to act next (it has sent a part of a request, or does not read what we send), or
- * requests wait for those before them, or the first one waits for a job. A stream of events that
- * are rare can be opened again, too. */
+/* The client has to act next (it has sent a part of a request, or does not read its replies), or
+ * requests wait for earlier ones, or the first one waits for a job. A stream of rare events can
+ * also be opened again. */
 bool connection_may_shed(const struct net_conn *n)
 {
     const struct connection *c = const_of(n);
@@ -86,7 +86,7 @@ bool connection_may_shed(const struct net_conn *n)
     return n->blocked || streams || exchange_parked(x) || (part && !n->no_more);
 }
 
-/* At once: what is shed in one loop iteration must not stay in memory until its end. */
+/* Frees the memory at once: it must not be held until the end of the loop iteration. */
 static void parked_give_up(struct connection *c)
 {
     struct http_exchange **link = &c->first, *x;
@@ -103,8 +103,8 @@ static void parked_give_up(struct connection *c)
     intake_give_up(c);
 }
 
-/* A request that is being read, or that waits for a job, can be refused. A client that does not
- * read cannot be sent anything; nor can a connection whose requests are just being taken. */
+/* A request that is being read, or that waits for a job, can be refused. Nothing can be sent to
+ * a client that does not read, nor on a connection whose requests are just being taken. */
 enum budget_shed connection_shed(void *net_conn)
 {
     struct net_conn *n = net_conn;
@@ -127,7 +127,7 @@ enum budget_shed connection_shed(void *net_conn)
 
 /* ---- what it waits for ----------------------------------------------------------------------- */
 
-/* While we do not want to read, or while it waits for our word, the client cannot be late. */
+/* The client is not late while the server does not read, or while it waits for 100 Continue. */
 static void reads_settle(struct connection *c)
 {
     struct net_conn *n = &c->net;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of an exchange: one block of memory with the request in it, chained to its connection,
- * later perhaps loose, in the end freed. */
+/* The life of an exchange: one block of memory that contains the request, in the chain of its
+ * connection, possibly loose later, and freed at the end. */
 #include <string.h>
 
 #include "base/check.h"
@@ -9,7 +9,7 @@
 
 static const struct http_head NO_HEAD = {.method = HTTP_OTHER, .minor = 1};
 
-/* The parts of the block behind the struct, in this order. */
+/* The parts of the block after the struct, in this order. */
 struct layout {
     size_t headers, text, peer, body; /* bytes of each */
 };
@@ -87,7 +87,7 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
     x->request.peer = span_of(copy + l.text, l.peer);
     x->request.arena = &x->arena;
     arena_init(&x->arena);
-    account_exchange_made(x, bytes);
+    account_exchange_created(x, bytes);
     x->minor = h->minor;
     x->keep_alive = h->keep_alive;
     body_begin(x, h, copy + l.text + l.peer, l.body);
@@ -170,9 +170,9 @@ void exchange_give_up(struct http_exchange *x)
 {
     account_loosen(x);
     x->conn = NULL;
-    x->queued = true; /* not to be told again when its handler answers */
-    if (x->gone)
-        x->gone(x->watch_ctx);
+    x->queued = true; /* must not be called again when its handler answers */
+    if (x->client_closed)
+        x->client_closed(x->watch_ctx);
     x->queued = false;
     if (x->state == EXCHANGE_ANSWERED)
         exchange_finish(x, false);
@@ -191,15 +191,15 @@ static struct http_exchange *loose_take(struct http_server *s)
     return x;
 }
 
-/* Each goes through here at most twice: to be told, and when its answer has come. */
+/* Each exchange is handled here at most twice: to call `closed`, and after its answer. */
 void server_loose_run(struct http_server *s)
 {
     struct http_exchange *x;
     while ((x = loose_take(s))) {
         if (x->state == EXCHANGE_ANSWERED)
             exchange_finish(x, false);
-        else if (x->gone)
-            x->gone(x->watch_ctx);
+        else if (x->client_closed)
+            x->client_closed(x->watch_ctx);
     }
 }
 
@@ -253,9 +253,9 @@ void http_park(struct http_exchange *x)
     exchange_body_free(x);
 }
 
-void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx)
+void http_watch(struct http_exchange *x, http_closed_fn closed, http_sent_fn sent, void *ctx)
 {
-    x->gone = gone;
+    x->client_closed = closed;
     x->sent = sent;
     x->watch_ctx = ctx;
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same events for many streams: encoded once, held once.
+/* The same events for many streams: encoded once, stored once.
  *
- * A feed is a log of pieces (whole events) in chunks. A stream that follows it has a place in the
- * log: it is idle when it has sent everything, and then holds nothing; or it is listed with the
- * chunk that it has reached. So an append costs the same however many streams are behind, and wakes
- * those that are idle once a turn. Chunks that no stream needs any more are freed.
+ * A feed is a log of pieces (whole events) in chunks. A stream that follows it has a position in
+ * the log: it is idle when it has sent everything, and then needs no memory; otherwise it is
+ * listed with the chunk that it has reached. So the cost of an append does not depend on the
+ * number of streams that are behind, and an append wakes the idle streams once per loop
+ * iteration. Chunks that no stream needs are freed.
  *
- * The log is bounded like the buffer of one stream. When the oldest chunk must go, the streams that
- * have not got beyond it leave the feed: each keeps the rest of the piece it was sending, and the
- * mark of that piece says where it has stopped. When its client has taken the rest, the stream's
- * room callback is called, as after a refused write. */
+ * The log is limited like the buffer of one stream. When the oldest chunk must be freed, the
+ * streams that have not passed it leave the feed: each keeps the rest of the piece that it was
+ * sending, and the mark of that piece shows where it stopped. When its client has received the
+ * rest, the stream's room callback is called, as after a refused write. */
 #include <string.h>
 
 #include "base/check.h"
@@ -18,7 +19,7 @@
 
 #define CHUNK_BYTES_FIRST ((size_t)4 << 10)
 #define CHUNK_BYTES_MAX ((size_t)64 << 10)
-#define TAIL_BYTES_MAX ((size_t)64 << 10) /* sent to a stream that is ended before it read them */
+#define TAIL_BYTES_MAX ((size_t)64 << 10) /* sent to a stream that ended before it read them */
 
 struct feed_piece {
     uint64_t mark;
@@ -98,7 +99,7 @@ static struct feed_chunk *chunk_new(struct http_feed *f, size_t cap)
     return k;
 }
 
-/* The chunk that has room for `more` bytes; NULL: there is no memory. */
+/* The chunk that has room for `more` bytes; NULL: no memory. */
 static struct feed_chunk *chunk_for(struct http_feed *f, size_t more)
 {
     struct feed_chunk *k = f->last;
@@ -152,7 +153,7 @@ void feed_sent(struct http_exchange *x, size_t len)
     trim(f);
 }
 
-/* The piece that the stream is in the middle of, or the end of the last one that it has sent. */
+/* The mark of the piece that the stream is sending, or of the last one that it has sent. */
 static size_t piece_end(const struct feed_chunk *k, size_t at, uint64_t *ret_mark)
 {
     const struct feed_piece *p = (const void *)k->pieces.data;
@@ -189,7 +190,7 @@ void feed_unlink(struct http_exchange *x)
     trim(f);
 }
 
-/* Without memory for the rest of a piece the connection breaks off: half an event is worse. */
+/* Without memory for the rest of a piece the connection is closed: half an event is worse. */
 static void leave(struct http_exchange *x)
 {
     struct feed_chunk *k = x->follows.chunk;
@@ -206,7 +207,7 @@ static void leave(struct http_exchange *x)
     x->room_need = 0;
     if (!kept)
         net_conn_close(&x->conn->net);
-    else if (!x->conn->net.blocked) /* else when the kernel takes something again */
+    else if (!x->conn->net.blocked) /* otherwise when the kernel accepts bytes again */
         net_conn_schedule(&x->conn->net);
 }
 
@@ -216,7 +217,7 @@ static void leave_all(struct link *readers)
         leave(reader_of(readers->next));
 }
 
-/* What was sent to no one: all of a little, or the rest of a piece. */
+/* Bytes that were not sent: a small rest, or the rest of a piece. */
 void feed_end(struct http_exchange *x)
 {
     struct http_feed *f = x->follows.feed;
@@ -287,7 +288,7 @@ static bool append(struct http_feed *f, struct span bytes, uint64_t mark)
     return true;
 }
 
-/* Without a stream nothing needs to be kept. Without memory all streams leave. */
+/* Without a stream, nothing needs to be stored. Without memory, all streams leave. */
 void http_feed_append(struct http_feed *f, struct span bytes, uint64_t mark)
 {
     if (!f->first && link_alone(&f->idle)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file as an answer. One piece of it is in memory besides what waits for the socket: it is read
- * while there is room for it, and waits until there is room. */
+/* A file as an answer. One piece of it is in memory in addition to the bytes that wait for the
+ * socket: it is read and waits until there is room for it. */
 #include <unistd.h>
 
 #include "base/check.h"
@@ -8,8 +8,8 @@
 
 #define PIECE_BYTES ((size_t)128 << 10)
 
-/* Lives in the exchange's arena, so the exchange must not end before the last request to the
- * thread pool has come back. */
+/* It is in the exchange's arena, so the exchange must not end before the last request to the
+ * thread pool has returned. */
 struct file_answer {
     struct http_exchange *x;
     uv_fs_t request;
@@ -17,7 +17,7 @@ struct file_answer {
     size_t held;        /* bytes of `piece` that are not */
     int fd;
     bool busy; /* a request is under way */
-    bool over; /* the client is gone, or the file cannot be read on */
+    bool over; /* the client closed the connection, or the file cannot be read */
     http_sent_fn sent;
     void *sent_ctx;
     char piece[PIECE_BYTES];
@@ -31,8 +31,8 @@ static void closed_cb(uv_fs_t *request)
     http_stream_end(f->x);
 }
 
-/* The last one to close a large file without a name waits until its blocks are free again: that is
- * no work for the loop. */
+/* Closing a large deleted file blocks until its blocks are freed, so it is done in the thread
+ * pool. */
 static void finish(struct file_answer *f)
 {
     f->busy = true;
@@ -89,7 +89,7 @@ static void room_cb(void *ctx)
     push(ctx);
 }
 
-static void gone_cb(void *ctx)
+static void client_closed_cb(void *ctx)
 {
     struct file_answer *f = ctx;
     f->over = true;
@@ -104,7 +104,7 @@ static void sent_cb(void *ctx, bool whole)
         f->sent(f->sent_ctx, whole && f->at == f->bytes);
 }
 
-/* The client is gone already, or there is no memory. */
+/* The client has closed the connection, or there is no memory. */
 static void refuse(struct http_exchange *x, int fd)
 {
     close(fd);
@@ -126,7 +126,7 @@ void http_answer_file(struct http_exchange *x, int fd, uint64_t bytes, const cha
     f->request.data = f;
     f->sent = x->sent;
     f->sent_ctx = x->watch_ctx;
-    http_watch(x, gone_cb, sent_cb, f);
+    http_watch(x, client_closed_cb, sent_cb, f);
     x->extra_bytes = sizeof *f;
     stream_open(x, type, bytes);
     http_stream_on_room(x, room_cb, f);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Safety without tokens: pages of other sites, opened in a browser on this machine, must not reach
- * the server, neither by its address (Origin, Sec-Fetch-Site) nor by a name of theirs that they let
- * point to it (Host).
+/* Protection without tokens: web pages of other sites, opened in a browser on this machine, must
+ * not reach the server, neither by its address (Origin, Sec-Fetch-Site) nor by one of their own
+ * names that they resolve to it (Host).
  *
- * Browsers name the page that makes a request in Origin or Sec-Fetch-Site, but not always: GETs of
- * old browsers have neither, and no browser sends Sec-Fetch-Site to a plain-http name other than a
- * loopback one. For a GET that only reads this is harmless, since a page cannot see the answer. A
- * route with ROUTE_UNSAFE changes something, so there a browser must show that a page of this
- * server or of `origins` asks, and other signs of a browser are looked at (page_fault). */
+ * Browsers name the page that sends a request in Origin or Sec-Fetch-Site, but not always: GETs
+ * of old browsers have neither, and no browser sends Sec-Fetch-Site to a plain-http name other
+ * than a loopback one. For a GET that only reads this is harmless, because a page cannot see the
+ * answer. A route with ROUTE_UNSAFE changes something, so there a browser must show that the
+ * request comes from a page of this server or of `origins`, and other signs of a browser are
+ * checked (page_fault). */
 #include <string.h>
 #include <strings.h>
 
@@ -39,7 +40,7 @@ static bool listed(struct span s, const char *const *list)
     return false;
 }
 
-/* 127.a.b.c with decimal numbers, nothing that a resolver might read otherwise. */
+/* 127.a.b.c with decimal numbers, and no form that a resolver could interpret differently. */
 static bool is_loopback_v4(struct span s)
 {
     size_t parts = 0, digits = 0;
@@ -62,7 +63,7 @@ static bool is_loopback_v4(struct span s)
     return parts == 4;
 }
 
-/* Without ":port". The parser has seen to it that what follows the colon is a number. */
+/* Removes ":port". The parser has checked that a number follows the colon. */
 static struct span host_name(struct span host)
 {
     const char *end = host.len > 0 && host.at[0] == '[' ? memchr(host.at, ']', host.len) : NULL;
@@ -81,7 +82,7 @@ static bool host_known(const struct http_server *s, struct span host)
            listed(name, s->config.hosts);
 }
 
-/* "http://" or "https://" (a proxy may speak TLS for us), then exactly what Host says. */
+/* "http://" or "https://" (a proxy may terminate TLS), then exactly the value of Host. */
 static bool origin_is_own(struct span origin, struct span host)
 {
     static const char *const schemes[] = {"http://", "https://"};
@@ -116,27 +117,27 @@ static bool refused(struct http_fault *ret, unsigned status, const char *text)
     return false;
 }
 
-/* One look over the headers for all of them: this is done for every request. */
-struct browser_words {
+/* One pass over the headers for all of them: this is done for every request. */
+struct browser_headers {
     struct span origin, site;
-    bool twice; /* no browser does that; which of the two would count? */
+    bool twice; /* no browser does that, and it is unclear which of the two counts */
 };
 
-static void word_take(struct browser_words *w, struct span *word, struct span value)
+static void header_take(struct browser_headers *w, struct span *word, struct span value)
 {
     w->twice |= word->at != NULL;
     *word = value;
 }
 
-static struct browser_words words_of(const struct http_request *r)
+static struct browser_headers browser_headers_of(const struct http_request *r)
 {
-    struct browser_words w = {{NULL, 0}, {NULL, 0}, false};
+    struct browser_headers w = {{NULL, 0}, {NULL, 0}, false};
     for (size_t i = 0; i < r->header_count; i++) {
         struct span name = r->headers[i].name;
         if (name.len == 6 && http_name_equal(name, "origin"))
-            word_take(&w, &w.origin, r->headers[i].value);
+            header_take(&w, &w.origin, r->headers[i].value);
         else if (name.len == 14 && http_name_equal(name, "sec-fetch-site"))
-            word_take(&w, &w.site, r->headers[i].value);
+            header_take(&w, &w.site, r->headers[i].value);
     }
     return w;
 }
@@ -174,7 +175,7 @@ static bool accepts_element(struct span accept)
     return false;
 }
 
-/* Sec-Fetch-Site was looked at before. In the mode "cors" (which Node's fetch() sends, too) a
+/* Sec-Fetch-Site has been checked. In the mode "cors" (which Node's fetch() sends, too) a
  * browser always adds the Origin of another site. */
 static bool sec_harmless(const struct http_header *f)
 {
@@ -204,7 +205,7 @@ static void sign_take(struct page_signs *g, const struct http_server *s, const s
 }
 
 /* Why the request must be refused, or NULL. Every browser calls itself Mozilla and sends
- * Accept-Language; some programs do one of the two. Java's HttpURLConnection asks for text/html
+ * Accept-Language; some programs do one of the two. Java's HttpURLConnection accepts text/html
  * and images by default. */
 static const char *page_fault(const struct http_server *s, const struct http_head *h,
                               const struct http_request *r)
@@ -220,21 +221,21 @@ static const char *page_fault(const struct http_server *s, const struct http_hea
                "of a browser must not send it. Use a program that accepts any type, or fetch() or "
                "EventSource in a page of this server.";
     if (!g.referer && (g.sec || (g.mozilla && g.language)))
-        return "This GET changes something or costs much, and a browser sent it without saying "
-               "which page asks (Origin, Sec-Fetch-Site or Referer). Use a program, or a page of "
-               "this server that does not hide its Referer.";
+        return "This GET changes something or costs much, and a browser sent it without naming the "
+               "page that sends it (Origin, Sec-Fetch-Site or Referer). Use a program, or a page "
+               "of this server that does not hide its Referer.";
     return NULL;
 }
 
 static bool unsafe_pass(const struct http_server *s, const struct http_head *h,
-                        const struct http_request *r, const struct browser_words *w,
+                        const struct http_request *r, const struct browser_headers *w,
                         struct http_fault *ret)
 {
     if (is_prefetch(r))
         return refused(
             ret, 403,
             "This request must not be sent as a prefetch: it changes something, or costs much.");
-    /* An Origin is an allowed one here. */
+    /* At this point an Origin is an allowed one. */
     bool page_known = w->origin.at || (w->site.at && same_text(w->site, "same-origin"));
     const char *fault = page_known ? NULL : page_fault(s, h, r);
     return !fault || refused(ret, 403, fault);
@@ -244,11 +245,11 @@ bool guard_pass(const struct http_server *s, const struct http_head *h, struct h
                 struct http_fault *ret)
 {
     const struct http_request *r = &x->request;
-    /* Only HTTP/1.0 may leave Host out, and no browser does. */
+    /* Only HTTP/1.0 may omit Host, and no browser does. */
     if (!(h->minor == 0 && h->host.len == 0) && !host_known(s, h->host))
         return refused(ret, 421,
                        "Host must be localhost, 127.0.0.1, [::1] or one of the configured names.");
-    struct browser_words w = words_of(r);
+    struct browser_headers w = browser_headers_of(r);
     if (w.twice)
         return refused(ret, 403, "Origin and Sec-Fetch-Site may be given once each.");
     if (w.origin.at && listed(w.origin, s->config.origins)) {
@@ -257,7 +258,7 @@ bool guard_pass(const struct http_server *s, const struct http_head *h, struct h
         if (w.origin.at && !origin_is_own(w.origin, h->host))
             return refused(ret, 403, "The Origin of the request is not one of the allowed ones.");
         if (!fetch_site_own(w.site))
-            return refused(ret, 403, "Requests that a page of another site makes are not allowed.");
+            return refused(ret, 403, "Requests from a page of another site are not allowed.");
     }
     bool unsafe = r->route && r->route->flags & ROUTE_UNSAFE;
     return !unsafe || unsafe_pass(s, h, r, &w, ret);

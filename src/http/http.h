@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP for APIs: a route, a request, its answer.
  *
- * A handler gets an exchange and owes it exactly one answer, at once or later: http_answer,
+ * A handler gets an exchange and must answer it exactly once, at once or later: http_answer,
  * http_answer_file, or http_stream followed by http_stream_end. Until then the exchange, its
- * request and its arena are the handler's. When the client goes away first, `gone` is called (never
- * from inside a function of this header, but see http_park) and the answer is still owed; it is
- * then thrown away. After the answer, `sent` says whether every byte of it was handed to the
- * kernel; the exchange is gone when it returns. `sent` comes exactly once for each answer, `gone`
- * at most once and never after the answer. No function of this header calls back before it returns.
- * Everything happens on the loop thread. */
+ * request and its arena belong to the handler. If the client closes the connection first,
+ * `closed` is called (never from inside a function of this header, but see http_park); the
+ * handler must still answer, and the answer is discarded. After the answer, `sent` says whether
+ * every byte of it was passed to the kernel; the exchange is freed when it returns. `sent` is
+ * called exactly once for each answer, `closed` at most once and never after the answer. No
+ * function of this header calls back before it returns. Everything happens on the loop thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,10 +25,10 @@ typedef void (*http_handler_fn)(void *ctx, struct http_exchange *x);
 
 #define HTTP_PATH_PARAMS_MAX 4
 
-/* What a request needs to be let in. Checked by the server before the handler is called. */
+/* The scope that a request needs. The server checks it before it calls the handler. */
 enum http_scope {
     SCOPE_OPEN, /* health */
-    SCOPE_READ, /* looks */
+    SCOPE_READ, /* reads */
     SCOPE_PRODUCE,
     SCOPE_CONSUME,
     SCOPE_ADMIN,
@@ -66,73 +66,73 @@ struct http_request {
 };
 
 const struct http_request *http_request(const struct http_exchange *x);
-/* By lower-case name; at = NULL when it is not there. */
+/* The header with this lower-case name; at = NULL if not found. */
 struct span http_request_header(const struct http_request *r, const char *name);
 
-typedef void (*http_gone_fn)(void *ctx);
+typedef void (*http_closed_fn)(void *ctx);
 typedef void (*http_sent_fn)(void *ctx, bool whole);
 /* Either may be NULL. */
-void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx);
+void http_watch(struct http_exchange *x, http_closed_fn closed, http_sent_fn sent, void *ctx);
 
-/* The answer may be large: nothing behind this request is taken off the connection before the
- * answer is out, so that one client cannot ask for many of them at once. For the handler, before it
+/* The answer may be large: no later request is taken from the connection before the answer was
+ * sent, so that one client cannot request many of them at once. Called by the handler before it
  * returns. */
 void http_alone(struct http_exchange *x);
 
-/* The handler now waits for something that may take long, a job for example, and needs the body of
- * the request no more: its memory is given back. When memory is short the server may end a request
- * that waits so; then the client gets 503, and `gone` is called as if it had gone away. This call
- * alone may come from inside a function that answers or writes for another exchange; it should
- * answer, and must not do so for any other. */
+/* The handler waits for something that may take long, for example a job, and no longer needs the
+ * body of the request: its memory is released. If memory is short, the server may end such a
+ * request; then the client gets 503, and `closed` is called as if the client had closed the
+ * connection. Only in this case it may be called from inside a function that answers or writes
+ * for another exchange; it should answer, and must not answer any other exchange. */
 void http_park(struct http_exchange *x);
 
-/* The answer's body, to be written before http_answer. Empty at first. */
+/* The body of the answer, to be written before http_answer. Empty at first. */
 struct buf *http_answer_body(struct http_exchange *x);
 /* Adds a header to the answer; name and value are copied; no CR, LF or NUL (asserted: values from
  * clients are encoded by the caller). At most 2 KiB of them in all. */
 void http_answer_header(struct http_exchange *x, const char *name, struct span value);
-/* Sends status and body. type: "application/json" …, NULL = no body and no Content-Type. If the
- * body could not be built for lack of memory, answer 503 instead. */
+/* Sends status and body. type: "application/json" …, NULL = no body and no Content-Type. If
+ * there was no memory for the body, answer 503 instead. */
 void http_answer(struct http_exchange *x, unsigned status, const char *type);
 
-/* A body that several answers share, so that it is in memory once however many clients are slow to
- * read it. It is freed with the last reference. */
+/* A body that several answers share, so that it is in memory only once, however many slow
+ * clients read it. It is freed with the last reference. */
 struct http_shared {
-    struct buf text; /* not changed any more once it is part of an answer */
+    struct buf text; /* must not be changed after it is part of an answer */
     size_t refs;
 };
 struct http_shared *http_shared_new(void); /* one reference, the caller's; NULL: out of memory */
 void http_shared_unref(struct http_shared *s); /* s may be NULL */
-/* As http_answer, with this body; the exchange takes its own reference. */
+/* Like http_answer, with this body; the exchange takes its own reference. */
 void http_answer_shared(struct http_exchange *x, unsigned status, const char *type,
                         struct http_shared *body);
 
-/* Sends 200 with the first `bytes` bytes of a file, read piece by piece in other threads, as fast
- * as the client takes them; the connection closes at the end. The descriptor is the server's from
- * here on. When the file cannot be read so far the connection breaks off, so that the client sees
- * it. */
+/* Sends 200 with the first `bytes` bytes of a file, which other threads read piece by piece, as
+ * fast as the client receives them; then the connection is closed. The server takes over the
+ * descriptor. If the file cannot be read completely, the connection is aborted, so that the
+ * client notices it. */
 void http_answer_file(struct http_exchange *x, int fd, uint64_t bytes, const char *type);
 
 /* A stream of server-sent events: 200, text/event-stream, no-store. The connection is used for
- * nothing else and closes at the end; a client that asked for more behind it on the same connection
- * is gone. HEAD gets the head and is then gone, too. */
+ * nothing else and closed at the end; later requests on the same connection are not answered.
+ * HEAD gets the head only. */
 void http_stream(struct http_exchange *x);
-/* Queues bytes (whole events). false: the client is gone, or more than the server's write buffer
- * would wait, or there is no memory; then nothing was taken. A single piece that is larger than the
- * whole write buffer is taken when nothing else waits. */
+/* Queues bytes (whole events). false: the client has closed the connection, or more bytes than
+ * the server's write buffer would wait, or there is no memory; then nothing was accepted. A
+ * single piece that is larger than the whole write buffer is accepted if nothing else waits. */
 bool http_stream_write(struct http_exchange *x, struct span bytes);
-/* The same, and the buffer is empty afterwards. Its memory becomes the stream's where that saves a
+/* The same; the buffer is empty afterwards. The stream takes over its memory if that saves a
  * copy. */
 bool http_stream_take(struct http_exchange *x, struct buf *bytes);
-/* Whether a piece of at least this many bytes would be taken now. false counts as a refused write:
- * a caller that asks before it writes a large piece does not write it in vain. */
+/* Whether a piece of at least this many bytes would be accepted now. false counts as a refused
+ * write: a caller that asks first does not build a large piece in vain. */
 bool http_stream_room(struct http_exchange *x, size_t bytes);
-size_t http_stream_waiting(const struct http_exchange *x); /* bytes not handed to the kernel yet */
-/* Called after a refused write, when the waiting bytes have fallen to half of the bound or less and
- * what was refused would be taken. If memory was short, that is looked at a few times a second. */
+size_t http_stream_waiting(const struct http_exchange *x); /* bytes not yet passed to the kernel */
+/* Called after a refused write, when the waiting bytes have fallen to half of the limit or less
+ * and the write would be accepted. If memory was short, this is checked a few times a second. */
 void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *ctx);
 void http_stream_end(struct http_exchange *x);
-/* At most this many bytes wait, instead of the server's write buffer. */
+/* Limits the waiting bytes to this, instead of the server's write buffer. */
 void http_stream_bound(struct http_exchange *x, uint64_t bytes);
 /* Bytes that the stream's source holds in memory, for the memory budget; false: they do not fit. */
 MUST_CHECK bool http_stream_hold(struct http_exchange *x, size_t bytes);
@@ -140,15 +140,16 @@ MUST_CHECK bool http_stream_hold(struct http_exchange *x, size_t bytes);
 /* ---- feeds: the same events for many streams, encoded and held once (feed.c) ---- */
 
 struct http_feed;
-/* A feed of the server that x belongs to; mark: of what came before its first piece. NULL: there is
+/* A feed of the server that x belongs to; mark: that of the events before its first piece. NULL:
  * no memory. It must be freed before the server is closed. */
 struct http_feed *http_feed_new(struct http_exchange *x, uint64_t mark);
 void http_feed_free(struct http_feed *f); /* no stream follows it any more; NULL allowed */
-/* Adds a piece, whole events; marks rise. Streams that are too far behind leave the feed. */
+/* Adds a piece, whole events; marks increase. Streams that are too far behind leave the feed. */
 void http_feed_append(struct http_feed *f, struct span bytes, uint64_t mark);
-/* The stream sends what is appended from now on, behind its own waiting bytes. As long as it
- * follows, http_stream_write may be used only while nothing waits. */
+/* The stream sends pieces that are appended from now on, after its own waiting bytes. While it
+ * follows, http_stream_write may be used only if nothing waits. */
 void http_stream_follow(struct http_exchange *x, struct http_feed *f);
-/* Whether it still does. When it has left by itself, the room callback is called as after a refused
- * write, and *ret_mark is that of the last piece it has sent, or will have sent. */
+/* Whether the stream still follows the feed. When it has left by itself, the room callback is
+ * called as after a refused write, and *ret_mark is that of the last piece that it has sent or
+ * will have sent. */
 bool http_stream_follows(const struct http_exchange *x, uint64_t *ret_mark);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From bytes to handlers: takes requests off a connection's input and hands them out.
+/* From bytes to handlers: takes requests from a connection's input and passes them to handlers.
  *
- * A request that will be refused is still taken whole (and its body thrown away), so that the
- * connection can go on, unless the client waits for our word before it sends the body, or the body
- * is too large: then the refusal leaves at once and the connection ends with it. */
+ * A request that will be refused is still read completely (and its body discarded), so that the
+ * connection can be used further, unless the client waits for 100 Continue before it sends the
+ * body, or the body is too large: then the refusal is sent at once and the connection is closed
+ * after it. */
 #include "base/check.h"
 #include "http/server_impl.h"
 
@@ -23,7 +24,7 @@ bool intake_wanted(const struct net_conn *n)
     return intake_open(LINK_OWNER(n, const struct connection, net));
 }
 
-/* The fixed text goes out behind the answers under way. */
+/* The fixed text is sent after the answers under way. */
 void intake_give_up(struct connection *c)
 {
     c->last_words = answer_no_room;
@@ -45,7 +46,7 @@ void intake_discard(struct connection *c)
     c->stalled = false;
 }
 
-/* The connection ends with this exchange's answer, and the client may still be sending. */
+/* The connection is closed after this exchange's answer, and the client may still be sending. */
 static void cut_short(struct http_exchange *x)
 {
     x->close = true;
@@ -157,7 +158,7 @@ static const struct http_limits *limits_of(const struct http_exchange *x)
     return large ? &x->server->limits_large : &x->server->config.limits;
 }
 
-/* false: the refusal has been sent and the rest of the input is not a request any more. */
+/* false: the refusal has been sent, and the rest of the input is not parsed. */
 static bool body_admit(struct http_exchange *x, const struct http_head *h)
 {
     bool fits = !h->has_length || h->length <= limits_of(x)->body_bytes;
@@ -221,7 +222,8 @@ static bool head_take(struct connection *c, struct span *in)
 
 /* ---- its body -------------------------------------------------------------------------------- */
 
-/* Room for what has come of the body: memory follows the bytes that came, not those announced. */
+/* Reserves room for the received part of the body: memory follows the bytes that arrived, not
+ * those announced. */
 static bool body_room(struct http_exchange *x, size_t fresh)
 {
     struct buf *b = &x->body;
@@ -242,7 +244,7 @@ static bool body_take(struct connection *c, struct span *in)
     struct http_exchange *x = c->reading;
     struct http_fault fault;
     bool done = false;
-    x->expects = false; /* it did not wait for our word */
+    x->expects = false; /* it did not wait for 100 Continue */
     if (!body_room(x, in->len)) {
         intake_fault(c, 503, "The server has no memory left for this body; try again soon.");
         return false;

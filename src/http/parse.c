@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Request heads, in two steps. First the end of the head is looked for, from the bytes that are
- * new; only what can be seen at the new bytes alone (a bare LF, a limit) is refused here. Then the
- * whole head is read from left to right. Which fault is found first does not depend on the pieces
- * in which the bytes came, because nothing is read before its head is complete.
+/* Request heads, in two steps. First the end of the head is searched in the new bytes; only
+ * errors that are visible in the new bytes alone (a bare LF, a limit) are refused here. Then the
+ * whole head is read from left to right. Which error is found first does not depend on the
+ * pieces in which the bytes arrived, because nothing is read before its head is complete.
  *
- * The second step relies on what the first has made sure: the head ends with CR LF CR LF, every LF
- * in it follows a CR, and no line before the last is empty. No loop over bytes that stops at a CR
+ * The second step relies on the checks of the first: the head ends with CR LF CR LF, every LF in
+ * it follows a CR, and no line before the last is empty. No loop over bytes that stops at a CR
  * can leave the head. */
 #include "http/parse.h"
 
@@ -16,10 +16,10 @@
 
 #define LENGTH_DIGITS_MAX 18 /* of Content-Length: below 2^63, whatever the digits are */
 
-/* A head under way. */
+/* A head that is being read. */
 struct reader {
     const char *at;
-    const char *end; /* behind the empty line */
+    const char *end; /* after the empty line */
     const struct http_limits *limits;
     struct http_head *head;
     struct http_fault *fault;
@@ -70,8 +70,8 @@ static bool equal_ignoring_case(struct span a, struct span b)
 
 /* ---- the end of the head --------------------------------------------------------------------- */
 
-/* 1 with the place of the request line; 0 when it is not there yet; -1. Looking at its first byte
- * at once turns away clients that do not speak HTTP at all and might never send a line. */
+/* 1 with the position of the request line; 0 if it has not arrived; -1. Checking its first byte
+ * at once refuses clients that do not use HTTP at all and might never send a line. */
 static int line_begin(struct span in, size_t *ret_start, struct http_fault *fault)
 {
     size_t start = 0;
@@ -83,14 +83,14 @@ static int line_begin(struct span in, size_t *ret_start, struct http_fault *faul
     if (in.len <= start)
         return 0;
     if (!char_is(in.at[start], CHAR_TOKEN))
-        return http_refuse(fault, 400,
-                           "A request must begin with its method; at most one empty line may stand "
-                           "before it.");
+        return http_refuse(
+            fault, 400,
+            "A request must begin with its method; at most one empty line is allowed before it.");
     *ret_start = start;
     return 1;
 }
 
-/* Blames the target when it alone fills the room. */
+/* Reports the target as too long if it alone fills the buffer. */
 static int head_too_long(struct span room, const struct http_limits *limits,
                          struct http_fault *fault)
 {
@@ -107,7 +107,7 @@ static int head_too_long(struct span room, const struct http_limits *limits,
     return http_refuse(fault, 431, "The request line and headers are larger than the limit.");
 }
 
-/* Bytes of the head; 0 when its end is not there yet; -1. The byte at `start` is part of a line. */
+/* The length of the head; 0 if it is incomplete; -1. The byte at `start` is part of a line. */
 static ssize_t head_end(struct span in, size_t start, size_t seen, const struct http_limits *limits,
                         struct http_fault *fault)
 {
@@ -127,7 +127,7 @@ static ssize_t head_end(struct span in, size_t start, size_t seen, const struct 
     return head_too_long(span_of(in.at + start, room - start), limits, fault);
 }
 
-/* The first byte that is none of these; in a complete head there is one. */
+/* The first byte that is not one of these; a complete head has one. */
 static const char *run_end(const char *at, enum http_char what)
 {
     while (char_is(*at, what))
@@ -234,7 +234,7 @@ static int target_split(struct reader *r, struct span target)
         return 0;
     }
     if (span_equal(head->method_text, SPAN_LITERAL("CONNECT")))
-        return http_refuse(r->fault, 501, "CONNECT is not supported: this server is no proxy.");
+        return http_refuse(r->fault, 501, "CONNECT is not supported: this server is not a proxy.");
     if (begins_with(target, "http://"))
         return absolute_split(r, target, strlen("http://"));
     if (begins_with(target, "https://"))
@@ -363,13 +363,14 @@ static int known_take(struct reader *r, const struct http_header *header)
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-/* Says what is wrong with a name that ended at r->at. */
+/* Reports the error of a name that ended at r->at. */
 static int name_refuse(struct reader *r, const char *begin)
 {
     if (r->at == begin && char_is(*begin, CHAR_BLANK))
         return http_refuse(r->fault, 400, "A header line must not begin with white space.");
     if (char_is(*r->at, CHAR_BLANK))
-        return http_refuse(r->fault, 400, "White space must not stand before a header's colon.");
+        return http_refuse(r->fault, 400,
+                           "White space is not allowed before the colon of a header.");
     if (*r->at == '\r' && r->at[1] != '\n')
         return http_refuse(r->fault, 400, "A CR must be followed by LF.");
     return http_refuse(
@@ -405,7 +406,7 @@ static int header_read(struct reader *r)
     return known_take(r, header);
 }
 
-/* What only the whole head can tell. */
+/* Checks that need the whole head. */
 static int head_agree(struct reader *r)
 {
     struct http_head *head = r->head;
@@ -413,10 +414,9 @@ static int head_agree(struct reader *r)
         return http_refuse(r->fault, 400, "An HTTP/1.1 request must have a Host header.");
     if (head->chunked && head->has_length)
         return http_refuse(r->fault, 400,
-                           "Content-Length and Transfer-Encoding must not stand in one request.");
+                           "A request must not have both Content-Length and Transfer-Encoding.");
     if (head->chunked && head->minor == 0)
-        return http_refuse(r->fault, 400,
-                           "Transfer-Encoding must not stand in an HTTP/1.0 request.");
+        return http_refuse(r->fault, 400, "An HTTP/1.0 request must not have Transfer-Encoding.");
     if (!r->host_seen)
         head->host = head->authority;
     if (head->authority.len > 0 && !equal_ignoring_case(head->authority, head->host))

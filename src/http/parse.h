@@ -30,7 +30,7 @@ enum http_method {
     HTTP_PATCH,
     HTTP_DELETE,
     HTTP_OPTIONS,
-    HTTP_OTHER, /* a valid token that is none of these: 405 or 501 is the server's to say */
+    HTTP_OTHER, /* another valid token: the server answers 405 or 501 */
     HTTP_METHOD_COUNT
 };
 const char *http_method_name(enum http_method m);
@@ -74,11 +74,11 @@ struct http_fault {
     const char *text; /* a sentence; static */
 };
 
-/* Bytes of the head at the front of `in`, the final empty line included; 0 when more are needed; -1
- * with *fault. `seen` is how many bytes were there at the last call (0 at first): they are not
- * searched again, so that a head that comes byte by byte costs no more than one that comes whole.
- * One empty line before the request line is skipped and counted. *ret holds something only when the
- * result is positive. limits->body_bytes is not looked at. */
+/* The length of the head at the front of `in`, including the final empty line; 0 if more bytes
+ * are needed; -1 with *fault. `seen` is the number of bytes at the last call (0 at first): they
+ * are not searched again, so that a head that arrives byte by byte costs no more than one that
+ * arrives whole. One empty line before the request line is skipped and counted. *ret is set only
+ * if the result is positive. limits->body_bytes is not used. */
 MUST_CHECK ssize_t http_head_parse(struct span in, size_t seen, const struct http_limits *limits,
                                    struct http_head *ret, struct http_fault *fault);
 
@@ -94,18 +94,18 @@ struct http_body {
     uint64_t left;       /* of the content, or of the current chunk */
     uint64_t total;      /* decoded so far */
     uint32_t line_bytes; /* of a chunk line or of all trailers */
-    /* Of the trailer's name that is being read: its length so far, and which of the names that may
-     * not stand in trailers it can still become. */
+    /* For the name of a trailer that is being read: its length so far, and which of the
+     * forbidden names it can still become. */
     uint32_t trailer_names;
     uint8_t name_bytes;
 };
 void http_body_init(struct http_body *b, const struct http_head *head);
-/* Takes what belongs to the body off the front of *in (all of it unless the body ends there),
- * appends the decoded bytes to out (trailers are checked and dropped). *done: the body is complete
- * and *in stands behind it. 0; -ERR_NOMEM, after which the call may be repeated with what is left
- * of *in; -ERR_SYNTAX with *fault. With an empty *in it tells at once that there is no body
- * (*done), or that Content-Length is over the limit (413). Trailers together may have
- * limits->head_bytes (431). */
+/* Takes the bytes of the body from the front of *in (all of them unless the body ends there) and
+ * appends the decoded bytes to out (trailers are checked and dropped). *done: the body is
+ * complete and *in begins after it. 0; -ERR_NOMEM, after which the call may be repeated with the
+ * rest of *in; -ERR_SYNTAX with *fault. With an empty *in it returns at once whether there is no
+ * body (*done), or whether Content-Length is over the limit (413). All trailers together may
+ * have limits->head_bytes (431). */
 MUST_CHECK int http_body_feed(struct http_body *b, struct span *in,
                               const struct http_limits *limits, struct buf *out, bool *done,
                               struct http_fault *fault);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Request bodies: a number of bytes, or chunks. Chunk lines and trailers go through a machine that
- * takes one byte at a time and keeps no text, so that it may stop anywhere; contents are copied
- * whole. */
+/* Request bodies: a number of bytes, or chunks. Chunk lines and trailers are read by a state
+ * machine that takes one byte at a time and stores no text, so that it may stop anywhere;
+ * contents are copied in blocks. */
 #include <string.h>
 
 #include "http/parse.h"
 #include "http/parse_chars.h"
 
-#define SIZE_DIGITS_MAX 16 /* of a chunk, leading zeros included: what fits into left */
+#define SIZE_DIGITS_MAX                                                                            \
+    16 /* digits of a chunk size, including leading zeros: as many as fit into `left` */
 
 enum body_state {
     BODY_SIZE,
@@ -30,8 +31,8 @@ struct feed {
     struct http_fault *fault;
 };
 
-/* Fields that say how long a request is, where it goes, who sends it or how to read it: they would
- * come too late to be obeyed, and another reader may obey them. */
+/* Fields that determine the length, the target, the sender or the encoding of a request: in a
+ * trailer they come too late, and another reader may still use them. */
 static const char *const NOT_IN_TRAILERS[] = {
     "authorization",
     "connection",
@@ -159,7 +160,7 @@ static void names_narrow(struct http_body *b, char c)
             b->trailer_names &= ~bit;
     }
     if (b->trailer_names)
-        b->name_bytes++; /* no further than the longest of them */
+        b->name_bytes++; /* not longer than the longest of them */
 }
 
 static bool name_forbidden(const struct http_body *b)

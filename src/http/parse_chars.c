@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table is worked out by the compiler from the rules below. */
+/* The compiler computes the table from the rules below. */
 #include "http/parse_chars.h"
 
 #include <endian.h>
@@ -34,8 +34,8 @@ const uint8_t http_chars[256] = {BITS_64(0), BITS_64(64), BITS_64(128), BITS_64(
 #define EACH_BYTE(c) (UINT64_C(0x0101010101010101) * (c))
 #define HIGH_BITS EACH_BYTE(0x80)
 
-/* The high bit of every byte that is below 0x20 or is 0x7f. A borrow can mark bytes wrongly, but
- * only those behind (above) one that is marked rightly, so the lowest mark is true. */
+/* Sets the high bit of every byte that is below 0x20 or is 0x7f. A borrow can set bits wrongly,
+ * but only above one that is set correctly, so the lowest one is correct. */
 static inline uint64_t controls(uint64_t word)
 {
     uint64_t low = (word - EACH_BYTE(0x20)) & ~word;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes may stand where in a request. For the parser's own files. */
+/* Which bytes are allowed where in a request. Private to the parser. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,7 +33,7 @@ static inline char char_lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-/* The first byte that may not stand in a header value, or end. */
+/* The first byte that is not allowed in a header value, or end. */
 const char *http_value_end(const char *at, const char *end);
 
 /* "name", "name:80", "192.0.2.1", "[::1]:80"; empty is none. */

@@ -7,7 +7,7 @@
 
 struct refusal_kind {
     unsigned status;
-    const char *type; /* a word for programs */
+    const char *type; /* a name for programs */
     const char *title;
 };
 static const struct refusal_kind kinds[] = {
@@ -64,7 +64,7 @@ void refusal_send(struct http_exchange *x, unsigned status, const char *detail)
     CHECK(x->state == EXCHANGE_ANSWERED);
 }
 
-/* A preflight comes only from an allowed origin: guard.c has refused the others. */
+/* A preflight request at this point has an allowed origin: guard.c has refused the others. */
 void refusal_options(struct http_exchange *x)
 {
     char text[ROUTER_ALLOW_BYTES];

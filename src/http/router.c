@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tree with one level for each path segment. Rows may overlap (/a/{x} and /a/b), so a search
- * looks below the fixed child first, then below the {name} child; for each method the first row
- * counts. */
+ * visits the fixed child first and then the {name} child; for each method the first row counts. */
 #include "http/router.h"
 
 #include <string.h>
@@ -40,7 +39,7 @@ void router_done(struct router *r)
     router_init(r);
 }
 
-/* The segment behind the '/' at the front of *path, which is moved on behind it. */
+/* The segment after the '/' at the front of *path, which is advanced past it. */
 static struct span segment_take(struct span *path)
 {
     const char *at = path->at + 1;
@@ -71,7 +70,7 @@ static void pattern_check(const struct http_route *route)
     CHECK(params <= HTTP_PATH_PARAMS_MAX);
 }
 
-/* Whether two patterns fit the same paths, so that neither could go first. */
+/* Whether two patterns match the same paths, so that neither could take precedence. */
 static bool same_paths(const char *a, const char *b)
 {
     struct span x = span_text(a), y = span_text(b);
@@ -179,8 +178,9 @@ static void rows_collect(const struct search *s, const struct route_node *n)
     memcpy(s->match->params, s->params, sizeof s->params);
 }
 
-/* As deep as the longest pattern, however long the path is. */
-static void walk(struct search *s, const struct route_node *n, struct span path, size_t params)
+/* The depth is limited by the longest pattern, however long the path is. */
+static void search_node(struct search *s, const struct route_node *n, struct span path,
+                        size_t params)
 {
     if (path.len == 0) {
         rows_collect(s, n);
@@ -189,10 +189,10 @@ static void walk(struct search *s, const struct route_node *n, struct span path,
     struct span segment = segment_take(&path);
     const struct route_node *c = child_find(n, segment);
     if (c)
-        walk(s, c, path, params);
+        search_node(s, c, path, params);
     if (n->param && segment.len > 0) {
         s->params[params] = segment;
-        walk(s, n->param, path, params + 1);
+        search_node(s, n->param, path, params + 1);
     }
 }
 
@@ -203,7 +203,7 @@ void router_find(const struct router *r, enum http_method method, struct span pa
     if (!r->root || path.len == 0 || path.at[0] != '/')
         return;
     struct search s = {.method = method == HTTP_HEAD ? HTTP_GET : method, .match = ret};
-    walk(&s, r->root, path, 0);
+    search_node(&s, r->root, path, 0);
     if (method == HTTP_HEAD && !(ret->allow & 1u << HTTP_HEAD))
         ret->route = NULL;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which row of the APIs' tables a request means: a tree of path segments.
+/* Finds the row of the APIs' tables for a request: a tree of path segments.
  *
- * A {name} takes one segment that is not empty; where a fixed segment fits as well, that row is
- * meant. Fixed segments are compared as they were sent: an
- * escaped letter in one of them is another path. */
+ * A {name} matches one segment that is not empty; a fixed segment takes precedence. Fixed
+ * segments are compared unchanged: an escaped letter in one of them is another path. */
 #pragma once
 
 #include "http/http.h"
@@ -33,7 +32,7 @@ void router_done(struct router *r);
 /* The row must outlive the router. Asserts that its pattern is well-formed and that no row of the
  * same method has the same. 0; -ERR_NOMEM, with nothing added. */
 MUST_CHECK int router_add(struct router *r, const struct http_route *route, void *ctx);
-/* HEAD finds GET's row, unless that one claims. */
+/* HEAD finds the row of GET, unless that is unsafe. */
 void router_find(const struct router *r, enum http_method method, struct span path,
                  struct route_match *ret);
 /* The methods of every row, for OPTIONS *. */

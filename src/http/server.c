@@ -34,7 +34,7 @@ static void iteration(struct net_server *s)
     server_loose_run(server_from(s));
 }
 
-/* A retry may shed other connections: the next one is looked up when it has returned. */
+/* A retry may shed other connections: the next one is read after it has returned. */
 static void starved_retry(struct http_server *s)
 {
     s->starved = false;

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the HTTP server: for the files of src/http only.
+/* Private to the files of src/http.
  *
  * server.c      the server: configuration, routes, the table for src/net
- * connection.c  one client: what it waits for, and how it ends
+ * connection.c  one client: its waits, and its end
  * intake.c      from bytes to handlers
  * parse*.c      heads and bodies; url.c decodes paths and queries
  * router.c      finds the route
  * guard.c       requests that pages of other sites may have sent
  * exchange.c    the life of an exchange
- * answer.c      replies; refusal.c those of the server itself
- * stream.c      replies that grow; feed.c the same events for many of them; file.c a file
- * write.c       what is ready of a connection's replies
- * account.c     what exchanges hold, for the memory budget
+ * answer.c      answers; refusal.c those of the server itself
+ * stream.c      streams; feed.c the same events for many of them; file.c a file
+ * write.c       the answers of a connection that are ready
+ * account.c     memory of exchanges, for the memory budget
  *
- * A connection (struct net_conn with what HTTP adds) is read, polled and written by src/net. Its
- * requests become exchanges, chained in the order in which they came (first … last); the last of
- * them may still be waiting for its body (`reading`). Answers leave from the front of the chain.
- * Nothing is written when an answer is given: its connection is scheduled, and at the end of the
- * loop iteration src/net asks for what is ready.
+ * A connection (struct net_conn with the fields of HTTP) is read, polled and written by src/net.
+ * Its requests become exchanges in a chain in the order of arrival (first … last); the last of them
+ * may still be waiting for its body (`reading`). Answers are sent from the front of the chain. An
+ * answer is not written at once: its connection is scheduled, and at the end of the loop iteration
+ * src/net asks for the answers that are ready.
  *
- * Handlers run while input is taken (intake.c); gone, sent and room run at the end of the
- * iteration. So no function that an API may call ever calls back, and a connection that is closed
- * in the middle of anything stays in memory, marked, until the loop's close callback.
+ * Handlers run while input is taken (intake.c); the callbacks closed, sent and room run at the end
+ * of the iteration. So no function that an API may call ever calls back, and a connection that is
+ * closed in the middle of an operation stays in memory, marked, until the loop's close callback.
  *
- * An exchange whose connection closed has conn = NULL ("loose"). Its handler is told at the end of
- * the iteration, and it is freed when the answer that it still owes has come. */
+ * An exchange whose connection was closed has conn = NULL ("loose"). Its handler is notified at the
+ * end of the iteration, and it is freed after its handler has answered. */
 #pragma once
 
 #include "http/router.h"
@@ -56,7 +56,7 @@ struct http_exchange {
     struct connection *conn;    /* NULL: loose */
     struct http_exchange *next; /* in the connection's chain, or in the server's loose list */
     void *route_ctx;
-    http_gone_fn gone;
+    http_closed_fn client_closed;
     http_sent_fn sent;
     void *watch_ctx;
     void (*room)(void *ctx);
@@ -154,7 +154,7 @@ void connection_closed(struct net_conn *n);
 /* account.c */
 /* false: there is no room for an exchange of this many bytes, or for a body of `cap` bytes. */
 bool account_exchange(struct connection *c, size_t bytes);
-void account_exchange_made(struct http_exchange *x, size_t bytes);
+void account_exchange_created(struct http_exchange *x, size_t bytes);
 bool account_body(struct http_exchange *x, size_t cap);
 void account_body_freed(struct http_exchange *x);
 /* false: there is no room for the reply in `out`. */

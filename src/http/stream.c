@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers that grow until their end: server-sent events, which have no length, and files, which do.
- */
+/* Answers that are sent in parts: server-sent events, which have no length, and files, which do. */
 #include <string.h>
 
 #include "base/check.h"
@@ -9,7 +8,7 @@
 #define KERNEL_BYTES (256 << 10)       /* of a stream of events */
 #define PIECE_LARGE ((size_t)64 << 10) /* it is not copied, and its buffer not kept */
 
-/* Requests that came behind this one will not be answered on this connection any more. */
+/* Later requests on this connection will not be answered. */
 static void followers_loosen(struct connection *c, struct http_exchange *x)
 {
     struct http_exchange *y = x->next;
@@ -31,8 +30,7 @@ static void followers_loosen(struct connection *c, struct http_exchange *x)
     c->net.no_more = true;
 }
 
-/* Without memory for the head the client gets the fixed refusal and its handler hears that it is
- * gone. */
+/* Without memory for the head, the client gets the fixed refusal, and `closed` is called. */
 static void stream_fail(struct http_exchange *x)
 {
     struct connection *c = x->conn;
@@ -66,7 +64,7 @@ void stream_open(struct http_exchange *x, const char *type, uint64_t length)
     net_conn_schedule(&c->net);
 }
 
-/* The kernel would take megabytes for a client that reads nothing, a copy for each stream. */
+/* The kernel would accept megabytes for a client that reads nothing, a copy for each stream. */
 void http_stream(struct http_exchange *x)
 {
     if (x->conn)
@@ -74,8 +72,8 @@ void http_stream(struct http_exchange *x)
     stream_open(x, "text/event-stream", LENGTH_NONE);
 }
 
-/* One event that is larger than the whole bound is taken when nothing else waits: it would never
- * find room. */
+/* One event that is larger than the limit is accepted if nothing else waits: otherwise it would
+ * never fit. */
 bool stream_room_for(const struct http_exchange *x, size_t more)
 {
     size_t waiting = exchange_waiting(x);
@@ -83,8 +81,8 @@ bool stream_room_for(const struct http_exchange *x, size_t more)
     return waiting == 0 || (waiting <= bound && more <= bound - waiting);
 }
 
-/* A stream's buffer is used from the front; what was sent is cut off when nothing else is left or
- * when moving the rest is little work compared with what was sent. */
+/* A stream's buffer is used from the front; sent bytes are removed when nothing else is left, or
+ * when moving the rest is cheap compared with the sent bytes. */
 static void trim(struct http_exchange *x)
 {
     size_t left = x->out.len - x->done;
@@ -123,8 +121,8 @@ bool http_stream_hold(struct http_exchange *x, size_t bytes)
     return true;
 }
 
-/* Its client makes room by reading, and is looked at with every write; memory is looked at with the
- * ticks, or a stream that is refused it would try again without a pause. */
+/* Reading clients are checked with every write; memory is checked with the ticks, because a
+ * stream that was refused memory would otherwise retry without a pause. */
 static bool refused(struct http_exchange *x, size_t bytes, bool for_memory)
 {
     x->room_due = true;
@@ -192,8 +190,8 @@ bool stream_room_due(const struct http_exchange *x)
     return exchange_waiting(x) <= x->bound / 2 && stream_room_for(x, x->room_need);
 }
 
-/* Of many streams only those are told for which there is memory: what each needs is set aside until
- * it has been told. */
+/* Of many streams, only those are notified for which there is memory: the memory of each is
+ * reserved until it has been notified. */
 void stream_retry(struct http_exchange *x)
 {
     bool now = stream_room_due(x);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text is decoded once and checked after that: what an escape hides is checked like the rest. */
+/* Text is decoded once and then checked, so that escaped bytes are checked like the others. */
 #include "http/url.h"
 
 #include <string.h>
@@ -21,7 +21,8 @@ static bool has(struct span s, char c)
     return s.len > 0 && memchr(s.at, c, s.len) != NULL;
 }
 
-/* Decodes into `out`, which has room for raw.len bytes. Gives the length, or -1 at a bad escape. */
+/* Decodes into `out`, which has room for raw.len bytes. Returns the length, or -1 for an invalid
+ * escape. */
 static ssize_t unescape(struct span raw, bool form, char *out)
 {
     size_t len = 0;
@@ -61,7 +62,7 @@ int url_decode(struct span raw, bool form, struct arena *arena, struct span *ret
     return 0;
 }
 
-/* Takes the text up to the first `c` off the front of *rest, and `c` with it. */
+/* Takes the text up to the first `c` from the front of *rest, and `c` with it. */
 static struct span cut(struct span *rest, char c)
 {
     const char *at = rest->len ? memchr(rest->at, c, rest->len) : NULL;

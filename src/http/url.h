@@ -8,8 +8,8 @@
 #include "base/err.h"
 #include "base/span.h"
 
-/* Decodes %XX (and '+' as a space when `form`). Points into the input when nothing is encoded.
- * -ERR_SYNTAX: a bad escape, NUL, or not UTF-8; -ERR_NOMEM. */
+/* Decodes %XX (and '+' as a space if `form`). Points into the input if nothing is encoded.
+ * -ERR_SYNTAX: an invalid escape, NUL, or not UTF-8; -ERR_NOMEM. */
 MUST_CHECK int url_decode(struct span raw, bool form, struct arena *arena, struct span *ret);
 
 /* One name=value of a query, decoded. */

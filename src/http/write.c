@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is ready of a connection's answers, in order. */
+/* The answers of a connection that are ready, in order. */
 #include "http/server_impl.h"
 
-/* The head lies behind the body (a stream has only the former); a shared body lies elsewhere. */
+/* The head is stored after the body (a stream has only the former); a shared body is stored
+ * elsewhere. */
 static void exchange_gather(struct net_pieces *p, const struct http_exchange *x)
 {
     if (x->fixed.len > 0) {
@@ -57,8 +58,8 @@ static void first_finish(struct connection *c)
     exchange_finish(x, true);
 }
 
-/* Takes `len` sent bytes off what waits. Exchanges that are out are told so; they may answer
- * others, but never change this chain. */
+/* Removes `len` sent bytes from the waiting ones. Handlers of exchanges that were sent
+ * completely are notified; they may answer others, but never change this chain. */
 static void sent_bytes(struct connection *c, size_t len)
 {
     len = span_advance(&c->interim, len);
@@ -81,7 +82,7 @@ static void sent_bytes(struct connection *c, size_t len)
         span_advance(&c->last_words, len);
 }
 
-static void room_tell(struct connection *c)
+static void room_notify(struct connection *c)
 {
     struct http_exchange *x = c->first;
     if (!x || x->state != EXCHANGE_STREAM || !x->room_due || x->starved)
@@ -91,12 +92,12 @@ static void room_tell(struct connection *c)
     if (!stream_room_due(x))
         return;
     x->room_due = x->left_feed = false;
-    account_out(x); /* what stream_retry has set aside */
+    account_out(x); /* the memory that stream_retry has reserved */
     if (x->room)
         x->room(x->room_ctx);
 }
 
-/* HEAD of a stream: there is nothing to follow. */
+/* HEAD of a stream has no body. */
 static bool only_head_wanted(const struct connection *c)
 {
     const struct http_exchange *x = c->first;
@@ -104,7 +105,8 @@ static bool only_head_wanted(const struct connection *c)
            exchange_waiting(x) == 0;
 }
 
-/* The client was promised a word before it sends the body, and its turn has come. */
+/* The client waits for 100 Continue before it sends the body, and this is the next thing to
+ * send. */
 static void continue_due(struct connection *c)
 {
     struct http_exchange *x = c->first;
@@ -129,7 +131,7 @@ void write_sent(struct net_conn *n, size_t len)
 bool write_flushed(struct net_conn *n)
 {
     struct connection *c = connection_of(n);
-    room_tell(c);
+    room_notify(c);
     if (c->stalled && intake_open(c))
         net_conn_resume(n);
     if (n->closed)

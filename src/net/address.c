@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG 4096 /* the kernel cuts it down to what it allows */
+#define BACKLOG 4096 /* the kernel reduces it to its limit */
 #define FORMS "HOST:PORT with 127.0.0.1, [::1] or localhost, or unix:PATH"
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -67,7 +67,7 @@ static int unix_parse(const char *path, struct listen_address *ret, struct err_n
     return 0;
 }
 
-/* The host without brackets and port; false when the text has not that shape. */
+/* The host without brackets and port; false if the text does not have this form. */
 static bool host_split(const char *text, char *host, size_t room, const char **ret_port, bool *v6)
 {
     const char *colon = strrchr(text, ':');
@@ -120,8 +120,8 @@ static int io_error(struct err_note *note, const char *text, int error)
     return err_note_set(note, code, "cannot listen on %.120s: %s.", text, strerror(error));
 }
 
-/* Accepted sockets inherit these. A machine that lost its power says nothing: a parked request is
- * found to be without a client after about two minutes. */
+/* Accepted sockets inherit these. A machine that lost its power sends nothing: a parked request
+ * of such a client is detected after about two minutes. */
 static void tcp_options(int fd, int family)
 {
     int on = 1, idle_s = 60, interval_s = 15, probes = 4;
@@ -170,7 +170,7 @@ int listen_socket(const struct listen_address *a, const char *text, int *ret_fd,
     if (fd < 0)
         return io_error(note, text, errno);
     if (a->unix_socket)
-        (void)fchmod(fd, 0600); /* before it has a name, so that no one connects before */
+        (void)fchmod(fd, 0600); /* set before it has a name, so that no client connects earlier */
     else
         tcp_options(fd, a->at.ss_family);
     int error = bind_to(fd, a);

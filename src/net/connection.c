@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection: reading, kept input, what it waits for, and how it ends.
+/* One connection: reading, kept input, its waits, and its end.
  *
- * Has the client gone? A reset or an error says so. An end of input does not: the client may have
- * shut down its sending side and still wait for the reply. Only the protocol can find out more, by
- * sending something. */
+ * Whether the client has closed the connection: a reset or an error shows it. The end of the
+ * input does not: the client may have shut down its sending side and still wait for the reply.
+ * Only the protocol can find out more, by sending something. */
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -128,7 +128,7 @@ static int events_wanted(const struct net_conn *c)
     return c->eof || c->hung_up ? events : events | UV_DISCONNECT;
 }
 
-/* If the end of the client is to be noticed, something must always be polled for. */
+/* To notice that the client closes the connection, some event must always be polled for. */
 static int events_polled(const struct net_conn *c)
 {
     const struct net_stream_kind *kind = c->stream.kind;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of src/net share. */
+/* Shared by the files of src/net. */
 #pragma once
 
 #include "base/mem.h"

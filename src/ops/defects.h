@@ -23,6 +23,8 @@ enum engine_defect {
     DEFECT_NOTICE_LOST = 1u << 16,      /* a restart forgets the oldest notice */
     DEFECT_LATE_ACK = 1u << 17,         /* an ack is accepted after a limit of its lease */
     DEFECT_TIMEOUT_EXTENDED = 1u << 18, /* an extend postpones the end of the attempt */
+    DEFECT_CANCEL_FORGOTTEN = 1u << 19, /* requests to cancel running jobs are not recorded */
+    DEFECT_REPORT_FORGOTTEN = 1u << 20, /* progress and log lines are not recorded */
 };
 
 #ifdef HF_TEST_HOOKS

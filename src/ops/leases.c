@@ -208,12 +208,14 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
         reply_refuse(r, OUT_INVALID, "the kind of an error is app (0) or business (1)");
         return;
     }
-    if (cancel_requested(&h.lease.limits) && !want->damaged) {
-        report_cancelled(o, &h, op, r);
-        return;
-    }
     if (job_error_pack(&error, o->memory, &f.error) < 0) {
         reply_nomem(o, r);
+        return;
+    }
+    if (cancel_requested(&h.lease.limits) && !want->damaged) {
+        struct op packed = *op;
+        packed.lease.error = f.error;
+        report_cancelled(o, &h, &packed, r);
         return;
     }
     struct job_options room;

@@ -3,6 +3,7 @@
 
 #include "core/job_error.h"
 #include "core/limits.h"
+#include "core/progress.h"
 #include "core/state.h"
 #include "core/validate.h"
 
@@ -56,7 +57,8 @@ static int past_check(const struct job_past *past, struct err_note *note)
     if (!reason_fits((enum job_state)past->state, (enum job_reason)past->reason))
         return err_note_set(note, -ERR_INVALID, "reason must be one for which a job can be %s",
                             state_name((enum job_state)past->state));
-    return error_check(past->error_kind, past->error, note);
+    int err = error_check(past->error_kind, past->error, note);
+    return err ? err : reports_check(past->progress, past->log, note);
 }
 
 int moved_check(const struct op_enqueue *want, struct err_note *note)

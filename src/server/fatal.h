@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an operator should do when the store of a running process has failed for good. */
+/* The advice for the operator when the store of a running process has failed permanently. */
 #pragma once
 
 /* For one of -ERR_…; never NULL. */

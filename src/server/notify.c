@@ -22,7 +22,7 @@ static const struct {
 
 enum { STATUS_BYTES = 400 };
 
-/* The name's bytes as they stand; an abstract one begins with NUL and has no NUL at its end. */
+/* The bytes of the name, unchanged; an abstract one begins with NUL and has no NUL at its end. */
 static int address_fill(struct notifier *n, const char *name, struct err_note *note)
 {
     char shown[QUOTED_MAX];

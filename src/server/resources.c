@@ -5,13 +5,14 @@
 
 #include "base/budget.h"
 
-/* Descriptors that are no connections: files of the store, listeners, connections to databases and
- * webhooks, and one to spare. */
+/* Descriptors for other uses than client connections: files of the store, listeners, connections
+ * to databases and webhooks, and a spare one. */
 #define OTHER_DESCRIPTORS 256
-#define LEAST_OTHERS 64 /* with fewer than these beside the connections the store cannot work */
+#define LEAST_OTHERS                                                                               \
+    64 /* the store cannot work with fewer than these in addition to the connections */
 #define CONNECTIONS_MAX 20000
 #define CONNECTIONS_MIN 16
-#define CONNECTIONS_FEW 64 /* a default below it is worth a warning */
+#define CONNECTIONS_FEW 64 /* a smaller default leads to a warning */
 #define MEMORY_LEAST (UINT64_C(128) << 20)
 
 uint64_t resources_raise_descriptors(void)

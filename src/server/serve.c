@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts the parts together, in this order: loop, HTTP server and the beanstalk API, backend,
- * broker, APIs, listeners.
+/* Creates the parts in this order: loop, HTTP server and the beanstalk API, backend, broker,
+ * APIs, listeners.
  *
- * The order matters. libuv runs prepare handles from the newest to the oldest, so at the end of a
- * turn the broker submits what came in, the backend answers what it can, and the HTTP server writes
- * the answers, all before the loop sleeps.
+ * The order matters. libuv runs prepare handles from the newest to the oldest, so at the end of
+ * a loop iteration the broker submits the operations that arrived, the backend replies to those
+ * that it can, and the HTTP server writes the answers, all before the loop waits for events.
  *
- * The end: SIGTERM or SIGINT stops listening, refuses new jobs, lets requests under way finish (at
- * most timeouts.drain_ms), then closes the other way round. HTTP server and broker close when the
- * store has answered everything; one that cannot (a full disk) is waited for END_MS. A second
- * signal does not wait. A store that fails ends the process at once: what memory says can no longer
- * be trusted. */
+ * The end: SIGTERM or SIGINT stops listening, refuses new jobs, lets requests under way finish
+ * (at most timeouts.drain_ms), then closes the parts in reverse order. HTTP server and broker
+ * close when the store has answered everything; a store that cannot (a full disk) is waited for
+ * END_MS. A second signal ends the wait. A store that fails ends the process at once, because
+ * the state in memory can no longer be trusted. */
 #include "server/serve.h"
 
 #include <signal.h>
@@ -61,12 +61,12 @@ struct serve {
     struct notifier notifier;
     struct webhook_allow allow[CONFIG_ALLOW_MAX];
     struct broker_webhooks webhooks;
-    bool draining; /* on its way out, also when it could not start */
+    bool draining; /* shutting down, also if it could not start */
     int status;
 };
 
-/* The service manager; that it does not listen is worth a line and nothing more. */
-static void tell(struct serve *s, enum notify_event event, const char *status)
+/* Notifies the service manager; a failure is only logged. */
+static void notify_manager(struct serve *s, enum notify_event event, const char *status)
 {
     if (notifier_send(&s->notifier, event, status) != 0)
         log_event(&s->log, LOG_WARN, "service_manager_not_told");
@@ -74,8 +74,8 @@ static void tell(struct serve *s, enum notify_event event, const char *status)
 
 /* ---- the end ---- */
 
-/* The last thread is left, and its handles go: a signal would now end the process with another
- * status than the one it earned. */
+/* Only this thread is left, and its handles are closed: a signal would now end the process with
+ * a wrong exit status. */
 static void signals_hold(void)
 {
     sigset_t set;
@@ -142,7 +142,7 @@ static void http_closed(void *ctx)
     beanstalk_close(s->beanstalk, beanstalk_closed, s);
 }
 
-/* All connections are closed, so every client knows that its outcome is unknown. */
+/* All connections are closed, so clients without a reply know that the outcome is unknown. */
 static void overdue_cb(uv_timer_t *timer)
 {
     struct serve *s = timer->data;
@@ -168,7 +168,7 @@ static void part_drained(void *ctx)
 static void begin_end(struct serve *s)
 {
     s->draining = true;
-    tell(s, NOTIFY_STOPPING, "draining");
+    notify_manager(s, NOTIFY_STOPPING, "draining");
     log_event(&s->log, LOG_INFO, "draining", LOG_INT("limit_ms", s->config.timeouts.drain_ms));
     broker_drain(s->broker);
     native_drain(s->native);
@@ -179,7 +179,7 @@ static void begin_end(struct serve *s)
     http_server_drain(s->http, s->config.timeouts.drain_ms, part_drained, s);
 }
 
-/* beanstalkd's drain mode: no more puts there; nothing ends it but the end of the process. */
+/* beanstalkd's drain mode: it refuses puts until the process ends. */
 static void user_cb(uv_signal_t *handle, int number)
 {
     struct serve *s = handle->data;
@@ -236,12 +236,12 @@ static void hangup_cb(uv_signal_t *handle, int number)
     struct serve *s = handle->data;
     struct config fresh;
     struct err_note note = {""};
-    if (s->draining) { /* the broker may be gone, and READY would contradict STOPPING */
+    if (s->draining) { /* the broker may be closed, and READY would contradict STOPPING */
         log_event(&s->log, LOG_WARN, "settings_not_reloaded",
                   LOG_TEXT("why", "the server is stopping"));
         return;
     }
-    tell(s, NOTIFY_RELOADING, NULL);
+    notify_manager(s, NOTIFY_RELOADING, NULL);
     if (load(s, &fresh, &note) != 0) {
         log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", note.text));
     } else if (config_diff(&s->config, &fresh, reload_key, s) != 0) {
@@ -258,7 +258,7 @@ static void hangup_cb(uv_signal_t *handle, int number)
         config_done(&fresh);
         log_event(&s->log, LOG_INFO, "settings_reloaded");
     }
-    tell(s, NOTIFY_READY, NULL);
+    notify_manager(s, NOTIFY_READY, NULL);
 }
 
 /* ---- the beginning ---- */
@@ -268,7 +268,7 @@ static void complain(const struct err_note *note, int err)
     fprintf(stderr, "holdfast: %s\n", note->text[0] ? note->text : err_text(err));
 }
 
-/* As many descriptors as we may have: each connection takes one. */
+/* Raises the limit of descriptors: each connection takes one. */
 static void take_resources(struct serve *s)
 {
     uint64_t descriptors = resources_raise_descriptors();
@@ -475,12 +475,12 @@ static int listen_all(struct serve *s, struct err_note *note)
 
 static void watchdog_cb(uv_timer_t *timer)
 {
-    tell(timer->data, NOTIFY_WATCHDOG, NULL);
+    notify_manager(timer->data, NOTIFY_WATCHDOG, NULL);
 }
 
 static void handles_init(struct serve *s)
 {
-    /* Only memory and, for signals, a pipe that the loop has already. */
+    /* Needs only memory and, for signals, a pipe that the loop already has. */
     CHECK(uv_signal_init(&s->loop, &s->term) == 0 && uv_signal_init(&s->loop, &s->hangup) == 0);
     CHECK(uv_signal_init(&s->loop, &s->user) == 0);
     s->user.data = s;
@@ -529,8 +529,8 @@ static void set_clock(struct serve *s)
     }
 }
 
-/* The lines scripts wait for. */
-static void say_ready(struct serve *s)
+/* Prints the lines that scripts wait for. */
+static void print_ready(struct serve *s)
 {
     const char *address;
     for (size_t i = 0; (address = http_server_address(s->http, i)) != NULL; i++)
@@ -542,7 +542,7 @@ static void say_ready(struct serve *s)
               LOG_BOOL("test_clock", s->config.test_clock),
               LOG_INT("connections", s->resources.connections));
     address = http_server_address(s->http, 0);
-    tell(s, NOTIFY_READY, address ? address : beanstalk_address(s->beanstalk, 0));
+    notify_manager(s, NOTIFY_READY, address ? address : beanstalk_address(s->beanstalk, 0));
 }
 
 static int start(struct serve *s, struct err_note *note)
@@ -584,7 +584,7 @@ static int run(struct serve *s)
         else
             native_closed(s);
     } else {
-        say_ready(s);
+        print_ready(s);
     }
     uv_run(&s->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&s->loop) == 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `holdfast serve`: the server, from its settings to a clean end. */
+/* `holdfast serve`: the server, from its settings to an orderly end. */
 #pragma once
 
 struct arguments;

@@ -29,7 +29,7 @@ static bool is_open(const struct opening *o, unsigned number)
     return false;
 }
 
-/* With one store alone nothing has to be told apart. */
+/* A single store needs no names in log lines. */
 static bool several(const struct config *c)
 {
     for (size_t i = 0; i < c->routes.items.count; i++) {

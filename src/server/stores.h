@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the settings to the one backend of a server: a store, or wrappers round several. */
+/* Builds the backend of a server from the settings: a store, or wrappers around several. */
 #pragma once
 
 #include "backend/backend.h"
 #include "backend/router/router.h"
 #include "config/config.h"
 
-/* What the stores write their log lines to where there are several: each line says which. */
+/* The logs of the stores if there are several: each line names its store. */
 struct stores {
     struct log logs[ROUTER_NUMBER_MAX + 1]; /* by number */
 };
 
-/* As backend_open; base holds everything that all stores share. s and base->log must outlive what
- * is opened. Stores that were opened before one could not be are closed again, for which the loop
- * has to run. */
+/* Like backend_open; base has everything that all stores share. s and base->log must outlive the
+ * backend. If a store cannot be opened, those that were opened before are closed again, for
+ * which the loop has to run. */
 MUST_CHECK int stores_open(struct stores *s, const struct config *c,
                            const struct backend_config *base, struct backend **ret,
                            struct err_note *note);

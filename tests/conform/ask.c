@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Submitting, waiting, and repeating as backend.h prescribes. */
+/* Submits operations, waits for replies, and repeats operations as backend.h prescribes. */
 #include "conform/conform.h"
 
 #include "backend/reply_copy.h"
@@ -96,7 +96,7 @@ static struct reply *run_once(struct env *e, const struct op *op)
     const struct reply **reply = arena_array(&e->arena, 1, sizeof(struct reply *));
     CHECK(reply);
     run_batch(e, op, 1, reply);
-    return (struct reply *)*reply; /* the copy is ours */
+    return (struct reply *)*reply; /* this file owns the copy */
 }
 
 /* What makes an op safe to repeat. */
@@ -112,7 +112,7 @@ static void make_repeatable(struct env *e, struct op *op)
     }
 }
 
-/* An earlier try of this op may have been done: does this refusal say that it was? */
+/* Whether this refusal shows that an earlier attempt of the op succeeded. */
 static bool done_before(const struct op *op, const struct reply *r)
 {
     switch ((int)op->kind) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Short ways to say what cases say often. */
+/* Short helpers for operations that many cases use. */
 #include "conform/conform.h"
 
 #include "base/check.h"

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The conformance suite: what every backend must do, one small case at a time.
  *
- * A case is a function that is given a struct env: a fresh, empty backend, a loop and a clock that
- * moves only when the case moves it. EXPECT… leaves the case when something is not as it should be;
- * whatever a case allocated belongs to its env.
+ * A case is a function that gets a struct env: a new, empty backend, a loop and a clock that only
+ * the case advances. EXPECT… leaves the case if an expectation fails; the env owns whatever a case
+ * allocated.
  *
  * Profiles. Each case runs on memory, SQLite, both under the fault wrapper (late and reordered
  * replies, spurious and late signals), under the tracing wrapper, behind the router, and, unless it
- * is marked EXACT, "lossy": replies come as OUT_UNKNOWN or OUT_UNAVAILABLE and other nodes get in
- * between. run() then repeats ops the way backend.h prescribes. EXACT cases look at what such
- * repeats change (counters since the start, flags of a reply, several ops in one batch). */
+ * is marked EXACT, "lossy": replies are OUT_UNKNOWN or OUT_UNAVAILABLE and other nodes interfere.
+ * run() then repeats ops as backend.h prescribes. EXACT cases test values that such repeats change
+ * (counters since the start, flags of a reply, several ops in one batch). */
 #pragma once
 
 #include <setjmp.h>
@@ -22,15 +22,16 @@
 #include "wrappers/fault.h"
 
 /* What a case needs beyond an empty backend. */
-#define EXACT 1u   /* not under a profile that loses answers */
+#define EXACT 1u   /* not under a profile that loses replies */
 #define RESTART 2u /* keeps its jobs when it is closed and opened again */
 
-/* Parts that not every store has; a profile names those its store lacks, and cases or topics that
- * need one are left out there, and said to be. */
-#define NEEDS_KV 1u          /* keys and values */
-#define NEEDS_SCHEDULES 2u   /* schedules, triggers */
-#define NEEDS_OWN_CLOCK 4u   /* time is this process's: it may be suspected, and stand still */
-#define NEEDS_OWN_STORE 8u   /* the store is this process's alone */
+/* Parts that not every store has; a profile names those that its store lacks, and cases or topics
+ * that need one are reported as left out. */
+#define NEEDS_KV 1u        /* keys and values */
+#define NEEDS_SCHEDULES 2u /* schedules, triggers */
+#define NEEDS_OWN_CLOCK                                                                            \
+    4u /* the time is that of this process: it may be suspect, and stand still */
+#define NEEDS_OWN_STORE 8u   /* only this process uses the store */
 #define NEEDS_ONE_STORE 16u  /* all queues are in one store: what two share, one commit changes */
 #define NEEDS_WHOLE_JOBS 32u /* CAP_WHOLE_JOBS */
 
@@ -39,7 +40,7 @@ struct conform_profile {
     bool on_disk;    /* sqlite:DIR, else memory: */
     bool postgres;   /* the database that HF_POSTGRES names */
     bool redis;      /* the server that HF_REDIS names */
-    bool others;     /* another node seems to live there, which does nothing */
+    bool others;     /* another node seems to be alive, but does nothing */
     bool dispatched; /* to the server that HF_REDIS names */
     unsigned lacks;  /* NEEDS_… */
     /* Behind a router of three stores, numbers 0, 5 and 63; ends with a pattern that is NULL. */
@@ -64,7 +65,7 @@ struct env {
     struct backend *b; /* NULL while closed */
     char dir[64];      /* on disk */
     FILE *trace;
-    bool lossy; /* run() repeats ops until they have an answer */
+    bool lossy; /* run() repeats ops until they have a reply */
     struct arena arena;
     struct kept_reply *kept;
     uint64_t next_tag, next_nonce, next_key;
@@ -74,7 +75,7 @@ struct env {
         uint64_t seq;
     } named[64]; /* jobs, see tell.h */
     size_t named_count;
-    const char *differs; /* the known difference that was told last */
+    const char *differs; /* the known difference that was reported last */
     jmp_buf leave;
     const char *file; /* of the last EXPECT that was passed */
     int line;
@@ -112,7 +113,7 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_trigger, topic_beanstalk, topic_moved, topic_dispatch, topic_refuse_enqueue,
     topic_refuse_lease, topic_refuse_unique, topic_refuse_change, topic_refuse_queue,
     topic_refuse_kv, topic_refuse_batch, topic_refuse_alerts, topic_refuse_schedules,
-    topic_envelope, topic_progress;
+    topic_envelope, topic_progress, topic_reports;
 
 /* --- env.c: opening, closing, time --- */
 
@@ -127,9 +128,9 @@ void env_done(struct env *e);    /* closes what is open; removes the directory *
 /* Moves both clocks, in steps short enough that no lease is given extra time, and lets the backend
  * see each of them. */
 void advance(struct env *e, int64_t ms);
-/* The process stood still: one step, however long. */
+/* As if the process had been stopped: one step of any length. */
 void stand_still(struct env *e, int64_t ms);
-/* Until the backend has seen the present time and done what it brings. */
+/* Until the backend has seen the current time and done what is due. */
 void settle(struct env *e);
 /* backend_settle, answered: nothing is due and everything is durable. */
 void settle_due(struct env *e);
@@ -137,11 +138,11 @@ struct wall_time now_plus(const struct env *e, int64_t ms);
 
 /* --- asking --- */
 
-/* One op, answered. Under a lossy profile it is repeated until it has a real answer. */
+/* Runs one op to its reply. Under a lossy profile it is repeated until it has a definite reply. */
 const struct reply *run(struct env *e, struct op op);
 /* Several ops in one submit, never repeated; replies[i] answers ops[i]. */
 void run_batch(struct env *e, const struct op *ops, size_t count, const struct reply **replies);
-/* The same without waiting; replies[i] is NULL until it is there. */
+/* The same without waiting; replies[i] is NULL until it has arrived. */
 struct pending;
 struct pending *submit(struct env *e, const struct op *ops, size_t count,
                        const struct reply **replies);
@@ -153,7 +154,7 @@ struct watcher {
     struct backend_watch *handle;
 };
 struct watcher *watch(struct env *e, const char *queue);
-/* Turns of the loop until there is a signal; false when none came. */
+/* Runs the loop until there is a signal; false if none came. */
 bool signalled(struct env *e, struct watcher *w);
 
 /* --- expecting --- */
@@ -202,9 +203,9 @@ struct headcount {
 };
 void expect_state(struct env *e, const char *file, int line, uint64_t seq, enum job_state state);
 void expect_counts(struct env *e, const char *file, int line, const char *queue,
-                   struct headcount tally);
+                   struct headcount expected);
 
-/* --- client.c: short ways to say things --- */
+/* --- client.c: operations and short helpers --- */
 
 struct held { /* a job and the token it was claimed with */
     uint64_t seq, hi;
@@ -237,7 +238,7 @@ const struct reply *requeue(struct env *e, uint64_t seq);
 /* Where seq stands; leaves the case when it is none of them. */
 size_t index_of(struct env *e, const uint64_t *seqs, size_t count, uint64_t seq);
 
-/* NULL when there is no such job; with its body. */
+/* With its body; NULL if the job does not exist. */
 const struct job_view *get(struct env *e, uint64_t seq);
 const struct queue_view *queue_get(struct env *e, const char *queue);
 const struct reply *peek(struct env *e, const char *queue, enum job_state state, uint32_t limit);
@@ -249,6 +250,6 @@ struct queue_policy test_policy(void);
 void queue_make(struct env *e, const char *queue, const struct queue_policy *policy);
 struct op queue_op(enum op_kind kind, const char *queue);
 void pause_queue(struct env *e, const char *queue, struct wall_time until);
-/* A job brought into this state; the queue must be empty of ready jobs. Its lease goes to *ret_held
+/* Creates a job in this state; the queue must be empty of ready jobs. Its lease goes to *ret_held
  * (may be NULL) when it ever had one. */
 uint64_t job_in(struct env *e, const char *queue, enum job_state state, struct held *ret_held);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the APIs of other systems ask beyond the native API: notes, discards, keys that need not be
- * unique, pages that begin anywhere, sums that outlive their jobs. */
+/* Operations that the APIs of other systems need in addition to the native API: notes, discards,
+ * keys that need not be unique, pages that begin anywhere, totals that outlive their jobs. */
 #include "conform/conform.h"
 
 #define HOUR_MS INT64_C(3600000)
@@ -333,11 +333,11 @@ static void expect_tally(struct env *e, const struct counters *t)
     EXPECT_INT(t->of[COUNTER_DIED_MS], 0);
 }
 
-/* One of each, then an hour of nothing, then one more. */
+/* One of each, then an hour without changes, then one more. */
 static void live_a_little(struct env *e)
 {
     struct queue_policy p = test_policy();
-    p.keep_done = p.keep_dead = 0; /* nothing stays */
+    p.keep_done = p.keep_dead = 0; /* no ended job is kept */
     queue_make(e, "q", &p);
     uint64_t seqs[4];
     for (int i = 0; i < 4; i++)
@@ -405,7 +405,7 @@ static void sums_of_thirty_days(struct env *e)
     run(e, (struct op){.kind = OP_ACCEPT_CLOCK});
     put(e, "q");
     const struct reply *r = history(e, "q");
-    EXPECT_INT(r->hour_count, 2); /* the first has gone */
+    EXPECT_INT(r->hour_count, 2); /* the first hour has been dropped */
     EXPECT_INT(r->hours[0].hour, START_WALL_MS / HOUR_MS + 1);
     EXPECT_INT(queue_get(e, "q")->totals.of[COUNTER_ENQUEUED], 3);
 }

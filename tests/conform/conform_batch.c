@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches: order of effect, one reply each, and what close does to what is outstanding. */
+/* Batches: order of effects, one reply for each op, and the replies to outstanding ops on close. */
 #include "conform/conform.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void effect_in_order(struct env *e)
     EXPECT_COUNTS("q", .running = 2);
 }
 
-/* A whole life of one job. */
+/* One job from enqueue to its end. */
 static void life_in_one_batch(struct env *e)
 {
     uint64_t seq = put(e, "q");
@@ -112,7 +112,7 @@ static void thousand_ops(struct env *e)
     EXPECT_COUNTS("q", .done = 1000);
 }
 
-/* NOM-4: one bad item does not spoil the batch. */
+/* NOM-4: one invalid item does not affect the rest of the batch. */
 static void one_refusal_among_many(struct env *e)
 {
     struct op ops[5];
@@ -129,7 +129,7 @@ static void one_refusal_among_many(struct env *e)
     EXPECT_COUNTS("q", .ready = 3);
 }
 
-/* Every kind of op on an empty backend: one reply each, none of them trouble. */
+/* Every kind of op on an empty backend: one reply for each, and no operational error. */
 static void every_kind_is_answered(struct env *e)
 {
     struct op ops[OP_TICK] = {{.kind = OP_ENQUEUE}};
@@ -160,7 +160,7 @@ static void never_cb(void *ctx, const struct reply *reply)
     *(bool *)ctx = true;
 }
 
-/* All that was taken is answered before the backend is gone; nothing is taken any more. */
+/* All accepted ops are answered before the backend is closed; no more ops are accepted. */
 static void close_answers_all(struct env *e)
 {
     struct op ops[60];
@@ -195,7 +195,7 @@ static void close_at_once(struct env *e)
     put(e, "q");
 }
 
-/* No globals: what one does, the other does not see. */
+/* No globals: the backends do not see each other's changes. */
 static void two_in_one_process(struct env *e)
 {
     struct backend *first = e->b, *second;
@@ -219,7 +219,7 @@ static void two_in_one_process(struct env *e)
     EXPECT_INT(take(e, "q").seq, mine);
 }
 
-/* What an op names is its owner's again once it is answered, also while others of the batch are
+/* The caller may free the texts of an op once it is answered, also while other ops of the batch are
  * not. */
 struct lender {
     struct env *e;

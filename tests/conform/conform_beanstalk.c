@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only some APIs ask for: a new priority with the last word of a lease, what has happened to
- * a job, how many urgent jobs are ready, and the end of a queue that nobody needs. */
+/* Operations that only some APIs need: a new priority at the end of a lease, the outcome counts of
+ * a job, how many urgent jobs are ready, and the deletion of a queue that is not used. */
 #include "conform/conform.h"
 #include "core/limits.h"
 
@@ -74,7 +74,7 @@ static void priority_survives(struct env *e)
         EXPECT_INT(listed->jobs[i].job.priority, listed->jobs[i].job.seq == back ? 3 : -3);
 }
 
-static void fates_of_a_life(struct env *e)
+static void outcomes_are_counted(struct env *e)
 {
     struct queue_policy p = test_policy();
     p.max_crashes = 0;
@@ -179,7 +179,7 @@ static void delete_only_empty(struct env *e)
     EXPECT_STATE(seq, STATE_READY);
     EXPECT_OUT(run(e, job_op(OP_REMOVE, seq)), OUT_OK);
     EXPECT_OUT(run(e, delete_empty("somebody")), OUT_ILLEGAL);
-    EXPECT_OUT(run(e, delete_empty("")), OUT_OK); /* nobody's */
+    EXPECT_OUT(run(e, delete_empty("")), OUT_OK); /* a queue without an owner */
     EXPECT_OUT(run(e, queue_op(OP_QUEUE_GET, "q")), OUT_NO_QUEUE);
 }
 
@@ -188,10 +188,10 @@ static const struct conform_case cases[] = {
     CASE("HF-4 a release with delay and priority", release_later_with_priority, EXACT),
     CASE("HF-4 a fail with a priority", fail_with_priority),
     CASE("HF-4 a priority needs the lease", priority_needs_the_lease, EXACT),
-    CASE("HF-4 a priority given with a lease's last word survives", priority_survives, RESTART),
-    CASE("HF-4 a job's fates", fates_of_a_life, EXACT),
+    CASE("HF-4 a priority that ended a lease survives a restart", priority_survives, RESTART),
+    CASE("HF-4 the outcomes of a job's attempts are counted", outcomes_are_counted, EXACT),
     CASE("HF-4 urgent ready jobs are counted", urgent_ready_jobs, EXACT),
-    CASE("HF-4 a view tells the lease a claim would get", lease_it_would_get),
+    CASE("HF-4 a view shows the lease that a claim would get", lease_it_would_get),
     CASE("HF-4 remove and requeue only from the states named", only_from_these_states, EXACT),
     CASE("HF-4 only an empty queue is deleted", delete_only_empty, EXACT),
 };

@@ -242,11 +242,11 @@ static const struct conform_case cases[] = {
          .flags = EXACT),
     CASE("PDQ-9 named breakers: a rate limit keeps them open as long as it says", rate_limits,
          .flags = EXACT),
-    CASE("PDQ-9 named breakers: settings of their own", settings, .flags = EXACT),
+    CASE("PDQ-9 named breakers: their own settings", settings, .flags = EXACT),
     CASE("PDQ-9 named breakers: what is refused", refusals),
     CASE("PDQ-9 named breakers: several operations in one batch", batches, .flags = EXACT),
     CASE("PDQ-9 named breakers: bounded in number", bounded, .flags = EXACT),
-    CASE("PDQ-9 named breakers: unused ones can be told apart", unused, .flags = EXACT),
+    CASE("PDQ-9 named breakers: unused ones are recognised", unused, .flags = EXACT),
     CASE("PDQ-9 named breakers: restart", restart, .flags = EXACT | RESTART),
 };
 TOPIC(topic_breaker, cases);

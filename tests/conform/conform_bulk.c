@@ -44,7 +44,7 @@ static void retry_errors(struct env *e)
     EXPECT_INT(take(e, "q").seq, holder);
 }
 
-/* Two dead jobs with one key: one of them may come back, not both. */
+/* Two dead jobs with one key: one of them can be requeued, not both. */
 static void two_with_one_key(struct env *e)
 {
     uint64_t a = dead_unique(e, "k"), b = dead_unique(e, "k");
@@ -144,7 +144,7 @@ static void states_left_out(struct env *e)
     EXPECT_STATE(done, STATE_DONE);
 }
 
-/* Jobs that come later are not meant, also in the same batch. */
+/* Later jobs are not affected, also in the same batch. */
 static void horizon(struct env *e)
 {
     put(e, "q");
@@ -181,7 +181,7 @@ static void many(struct env *e)
     EXPECT_COUNTS("q", .done = acked, .cancelled = 2500 - acked);
 }
 
-/* Jobs that failed before the wall clock was set back are still meant. */
+/* Jobs that failed before the wall clock was set back are still affected. */
 static void clock_set_back(struct env *e)
 {
     uint64_t seq = job_in(e, "q", STATE_DEAD, NULL);
@@ -207,12 +207,12 @@ static const struct conform_case cases[] = {
     CASE("NOM-7 NOM-3 two dead jobs with one key", two_with_one_key),
     CASE("NOM-7 HF-16 clear completed, clear errors", clear_completed_and_errors),
     CASE("NOM-7 NOM-14 by group", by_group),
-    CASE("HF-7 cancel what waits, then what runs", cancel_all),
-    CASE("bulk: unknown action, states it cannot start from", wrong_asks),
+    CASE("HF-7 cancel waiting jobs, then running ones", cancel_all),
+    CASE("bulk: an unknown action and illegal states are refused", wrong_asks),
     CASE("bulk: cancel and remove name their states, requeue means dead jobs", states_left_out),
-    CASE("bulk has a horizon", horizon, .flags = EXACT),
+    CASE("bulk applies to jobs that existed at the request", horizon, .flags = EXACT),
     CASE("NOM-7 bulk over many jobs while others work", many, .flags = EXACT),
     CASE("NOM-7 bulk after the wall clock was set back", clock_set_back),
-    CASE("NOM-7 a bulk requeue wakes those who wait", wakes_the_waiting),
+    CASE("NOM-7 a bulk requeue wakes waiting claims", wakes_the_waiting),
 };
 TOPIC(topic_bulk, cases);

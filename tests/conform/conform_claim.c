@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims: how many, by whom, for how long; one job by name; a claim given back by its nonce. */
+/* Claims: how many, by whom, for how long; one job by name; a claim released by its nonce. */
 #include "conform/conform.h"
 
 static void counts_are_kept(struct env *e)
@@ -62,7 +62,7 @@ static void put_big(struct env *e)
     put_op(e, op);
 }
 
-/* A thousand payloads of a megabyte each would not fit into one answer. */
+/* A thousand payloads of a megabyte each would not fit into one reply. */
 static void answers_are_bounded(struct env *e)
 {
     for (int i = 0; i < BIG_FIT + 2; i++)
@@ -252,7 +252,7 @@ static void given_back_by_nonce(struct env *e)
     EXPECT_OUT(ack(e, other), OUT_OK);
     EXPECT_INT(run(e, release_claim_op(4711))->changed, 0);
     EXPECT_INT(take(e, "q").seq, r->jobs[0].job.seq);
-    EXPECT_INT(run(e, release_claim_op(4711))->changed, 0); /* it is somebody else's now */
+    EXPECT_INT(run(e, release_claim_op(4711))->changed, 0); /* it belongs to another claim now */
 }
 
 static void unknown_nonce(struct env *e)
@@ -297,8 +297,8 @@ static const struct conform_case cases[] = {
     CASE("a dead job can be seized by name", seize_dead),
     CASE("NOM-2 seizing running, done or cancelled jobs is illegal", seize_refused),
     CASE("NOM-3 seizing a dead job whose key is taken", seize_keeps_unique),
-    CASE("HF-2 a claim is given back by its nonce, uncounted", given_back_by_nonce, .flags = EXACT),
-    CASE("an unknown nonce gives back nothing", unknown_nonce),
+    CASE("HF-2 a claim is released by its nonce, uncounted", given_back_by_nonce, .flags = EXACT),
+    CASE("an unknown nonce releases nothing", unknown_nonce),
     CASE("counters since the start", claimed_counter, .flags = EXACT),
 };
 TOPIC(topic_claim, cases);

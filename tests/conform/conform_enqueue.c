@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes in comes out: fields, bytes, limits, the queue that an enqueue makes. */
+/* Enqueue: fields, bytes, limits, and the queue that an enqueue creates. */
 #include "conform/conform.h"
 
 #include "base/check.h"
@@ -372,23 +372,22 @@ static const struct conform_case cases[] = {
     CASE("an id holds time, node and sequence", id_has_time_node_and_sequence),
     CASE("ORC-10 JSON is kept byte for byte", json_bytes),
     CASE("binary payloads with NULs are kept", binary_bytes),
-    CASE("empty payloads and none are told apart", empty_payloads),
-    CASE("a payload at the limit is taken, one byte more refused", payload_limit),
+    CASE("empty and absent payloads are distinguished", empty_payloads),
+    CASE("a payload at the limit is accepted, one byte more is refused", payload_limit),
     CASE("a payload of 1 MiB", big_payload),
-    CASE("an enqueue makes its queue", makes_its_queue),
+    CASE("an enqueue creates its queue", makes_its_queue),
     CASE("KV-8 a job takes the place of a dead one", instead_of_a_dead_job),
     CASE("KV-8 it takes the place, or nothing changes", instead_is_all_or_nothing),
-    CASE("KV-8 the place that was taken is kept over a restart", instead_survives,
-         .flags = RESTART),
+    CASE("KV-8 the replacement survives a restart", instead_survives, .flags = RESTART),
     CASE("ORC-4 no_create: an unknown queue is refused", no_create),
     CASE("ORC-4 no_auto_create refuses for all", no_auto_create,
          .configure = configure_no_auto_create),
-    CASE("queues made by an enqueue get the configured policy", own_default_policy,
+    CASE("queues created by an enqueue get the configured policy", own_default_policy,
          .configure = configure_own_policy),
     CASE("the queue's priority is the default", queue_priority_is_the_default),
     CASE("invalid values are refused with a note", invalid_values),
     CASE("invalid texts are refused with a note", invalid_texts),
-    CASE("a new job is said to be new", created_flag, .flags = EXACT),
+    CASE("the reply says that a job is new", created_flag, .flags = EXACT),
     CASE("HF-1 a relaxed queue names it in the reply", relaxed_is_named, .flags = EXACT),
 };
 TOPIC(topic_enqueue, cases);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What travels with a job and what a worker says about its failure: kind, headers, class and stack
- * of an error. */
+/* Kind and headers of a job, and class and stack of the error that a worker reports. */
 #include "conform/schedules.h"
 
 #include "core/job_error.h"
@@ -292,7 +291,7 @@ static const struct conform_case cases[] = {
     CASE("HF-20 kind and headers are shown wherever the job is", shown_everywhere),
     CASE("HF-20 kind and headers after a restart", kept_over_a_restart, .flags = RESTART),
     CASE("HF-20 kind and headers at their limits", at_their_limits),
-    CASE("HF-20 headers that are none", bad_headers),
+    CASE("HF-20 invalid headers", bad_headers),
     CASE("HF-20 lists by kind", listed_by_kind, .needs = NEEDS_ONE_STORE),
     CASE("HF-20 bulk action by kind", bulk_by_kind),
     CASE("HF-20 PDQ-11 the job of a commit", from_a_commit, .needs = NEEDS_KV),
@@ -300,7 +299,7 @@ static const struct conform_case cases[] = {
     CASE("PDQ-10 class and stack of an error", class_and_stack),
     CASE("PDQ-10 class and stack of the last error", dead_with_class),
     CASE("PDQ-10 class and stack after a restart", error_over_a_restart, .flags = RESTART),
-    CASE("PDQ-10 class and stack are cut", errors_are_cut),
+    CASE("PDQ-10 class and stack are truncated", errors_are_cut),
     CASE("HF-20 PDQ-10 an imported job keeps them", imported_error),
 };
 TOPIC(topic_envelope, cases);

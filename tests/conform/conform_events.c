@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happened: one event each, in order, without holes, told when it is durable; and the rule by
- * which a listener knows that it missed some. */
+/* Events: one for each change, in order, without holes, sent when the change is durable; and the
+ * rule by which a listener knows that it missed some. */
 #include "conform/conform.h"
 
 #define EVENTS_MAX 64
 #define RING 16384
 
 struct tale {
-    uint64_t after; /* told up to here */
+    uint64_t after; /* the last event that was read */
     size_t count;
     struct backend_event at[EVENTS_MAX]; /* queue is checked before the loop runs again */
 };
@@ -22,7 +22,7 @@ static struct tale *tale_new(struct env *e)
     return t;
 }
 
-/* What has happened since the last look: exactly these kinds, in this order, ids without holes. */
+/* The events since the last call: exactly these kinds, in this order, ids without holes. */
 static void expect_tale(struct env *e, struct tale *t, const char *kinds)
 {
     char text[800] = "";
@@ -126,7 +126,7 @@ static void other_ends(struct env *e)
     EXPECT_INT(t->at[1].reason, REASON_EXPIRED);
 }
 
-/* A refusal, a query and a repeat change nothing, so nothing happened. */
+/* A refusal, a query and a repeat change nothing, so they cause no event. */
 static void nothing_happened(struct env *e)
 {
     struct held h;
@@ -240,7 +240,7 @@ static void gaps(struct env *e)
     EXPECT_INT(oldest, start + 1); /* what the first will get */
     expect_gap(e, start, false);
     expect_gap(e, 0, true);
-    expect_gap(e, start + 1, true); /* nobody was ever told that one */
+    expect_gap(e, start + 1, true); /* that event was never sent */
     expect_gap(e, UINT64_MAX, true);
     put(e, "q"); /* created, enqueued */
     settle_due(e);
@@ -368,9 +368,9 @@ static void clock_suspect(struct env *e)
 }
 
 static const struct conform_case cases[] = {
-    CASE("events: the way of a job", way_of_a_job, .flags = EXACT),
+    CASE("events: from enqueue to done", way_of_a_job, .flags = EXACT),
     CASE("events: dead, requeued, patched, cancelled, lost, expired", other_ends, .flags = EXACT),
-    CASE("events: refusals, queries and repeats make none", nothing_happened, .flags = EXACT),
+    CASE("events: refusals, queries and repeats cause none", nothing_happened, .flags = EXACT),
     CASE("events: queues", queues, .flags = EXACT),
     CASE("events: warn_depth, once until it has fallen below 90 %", deep, .flags = EXACT),
     CASE("events: what a listener missed", gaps, .flags = EXACT),
@@ -378,7 +378,7 @@ static const struct conform_case cases[] = {
     CASE("events: a bound lease that a restart ended", bound_lease_of_a_restart,
          .flags = EXACT | RESTART, .needs = NEEDS_OWN_STORE),
     CASE("events: news", news, .flags = EXACT),
-    CASE("events: a clock that leapt, and its acceptance", clock_suspect, .flags = EXACT,
+    CASE("events: a clock that jumped, and its acceptance", clock_suspect, .flags = EXACT,
          .configure = leaping_clock, .needs = NEEDS_OWN_CLOCK | NEEDS_ONE_STORE),
 };
 TOPIC(topic_events, cases);

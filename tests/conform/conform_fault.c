@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A caller that keeps to backend.h gets through whatever the fault wrapper does: each case opens
- * its backend again under faults of its own. */
+/* A caller that follows backend.h succeeds whatever the fault wrapper does: each case opens
+ * its backend again under its own faults. */
 #include "conform/conform.h"
 
 static void reopen(struct env *e, struct fault_config faults)
@@ -22,7 +22,7 @@ static uint64_t work_once(struct env *e, struct watcher *w)
             EXPECT_OUT(ack(e, held_of(&r->jobs[0])), OUT_OK);
             return r->jobs[0].job.seq;
         }
-        EXPECT(signalled(e, w)); /* another node had it, and gave it back */
+        EXPECT(signalled(e, w)); /* another node held it, and released it */
     }
     LEAVE("no job in 200 tries");
 }
@@ -49,7 +49,7 @@ static void drains(struct env *e)
         EXPECT_INT(seen[index_of(e, seqs, 60, work_once(e, w))]++, 0);
     EXPECT_COUNTS("q", .done = 60);
     for (int i = 0; i < 60; i += 13)
-        EXPECT_INT(job_attempts(&get(e, seqs[i])->job), 1); /* nobody's crash was counted */
+        EXPECT_INT(job_attempts(&get(e, seqs[i])->job), 1); /* no crash was counted */
 }
 
 static void another_node_holds(struct env *e)
@@ -76,7 +76,7 @@ static void another_node_cancels(struct env *e)
     r = run(e, op);
     EXPECT_OUT(r, OUT_ILLEGAL);
     EXPECT_INT(r->state, STATE_CANCELLED);
-    EXPECT_OUT(cancel(e, put(e, "q")), OUT_ILLEGAL); /* somebody was first */
+    EXPECT_OUT(cancel(e, put(e, "q")), OUT_ILLEGAL); /* another node was first */
     EXPECT_COUNTS("q", .cancelled = 3);
 }
 
@@ -96,7 +96,7 @@ static void unavailable_is_not_done(struct env *e)
             acked += ack(e, held_of(&r->jobs[0]))->outcome == OUT_OK;
     }
     EXPECT(ok > 5 && ok < 35);
-    e->lossy = true; /* the questions below are asked until they are answered */
+    e->lossy = true; /* the queries below are repeated until they are answered */
     const struct queue_view *v = queue_get(e, "q");
     EXPECT_INT(v->counts.by_state[STATE_DONE], acked);
     EXPECT_INT(v->counts.by_state[STATE_READY] + v->counts.by_state[STATE_RUNNING], ok - acked);
@@ -109,7 +109,7 @@ static void unknown_is_perhaps_done(struct env *e)
     op.enqueue.idempotency_key = SPAN_LITERAL("once");
     for (int i = 0; i < 5; i++)
         EXPECT_OUT(run(e, op), OUT_UNKNOWN);
-    EXPECT_COUNTS("q", .ready = 1); /* questions have no unknown outcome */
+    EXPECT_COUNTS("q", .ready = 1); /* queries have no unknown outcome */
     uint64_t seq = peek(e, "q", STATE_READY, 1)->jobs[0].job.seq;
     struct op claim = claim_op(e, "q", 1);
     claim.claim.nonce = 55;
@@ -129,7 +129,7 @@ static void unknown_is_perhaps_undone(struct env *e)
     EXPECT(queue_get(e, "q") == NULL);
 }
 
-/* fail, extend and release repeated by token count once, however often they got through. */
+/* fail, extend and release repeated by token count once, however often they arrived. */
 static void repeats_by_token(struct env *e)
 {
     struct queue_policy p = test_policy();
@@ -157,7 +157,7 @@ static void repeats_by_token(struct env *e)
 
 static const struct conform_case cases[] = {
     CASE("HF-2 everything drains under all faults at once", drains, .flags = EXACT),
-    CASE("PDQ-4 another node holds a job and gives it back", another_node_holds, .flags = EXACT),
+    CASE("PDQ-4 another node holds a job and releases it", another_node_holds, .flags = EXACT),
     CASE("another node cancels first", another_node_cancels, .flags = EXACT),
     CASE("UNAVAILABLE: surely not done", unavailable_is_not_done, .flags = EXACT),
     CASE("HF-2 UNKNOWN: repeated by key, given back by nonce", unknown_is_perhaps_done,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The history of attempts, and what went wrong last. */
+/* The history of attempts, and the last errors. */
 #include "conform/conform.h"
 
 #include "core/limits.h"
@@ -98,7 +98,7 @@ static void never_claimed(struct env *e)
     EXPECT_OUT(run(e, get_op(seq + 1)), OUT_NOT_FOUND);
 }
 
-/* Done at the first attempt: what most jobs are. */
+/* Done at the first attempt, like most jobs. */
 static void done_at_once(struct env *e)
 {
     make_queue(e);
@@ -137,7 +137,8 @@ static void each_outcome(struct env *e)
                    {ATTEMPT_CANCELLED, 3, "carl", "", 11001, 11006});
 }
 
-/* The last attempt of a dead job is there, too; a requeue keeps all and numbers begin anew. */
+/* The history includes the last attempt of a dead job; a requeue keeps all attempts, and numbers
+ * start again. */
 static void dead_and_requeued(struct env *e)
 {
     make_queue(e);
@@ -179,7 +180,7 @@ static void lost_connection(struct env *e)
     EXPECT_HISTORY(seq, {ATTEMPT_LEASE_EXPIRED, 1, "anna", "", 0, 0});
 }
 
-/* A job that never ran has no attempt to show for its end, and patching one makes none. */
+/* A job that never ran has no attempt, and a patch does not create one. */
 static void ends_without_attempts(struct env *e)
 {
     make_queue(e);
@@ -239,7 +240,7 @@ static void bounded(struct env *e)
     EXPECT_INT(v->attempts[LIMIT_ATTEMPTS_KEPT - 1].outcome, ATTEMPT_DONE);
 }
 
-/* All in one batch: what a store nets out, it still remembers. */
+/* All in one batch: the store records also those changes that cancel each other out. */
 static void within_a_batch(struct env *e)
 {
     uint64_t seq = put(e, "q");
@@ -331,7 +332,7 @@ static void which_are_exceptions(struct env *e)
                    (struct expected){ATTEMPT_FAILED, 1, "anna", "no", 0, 0});
 }
 
-/* What no longer exists is not shown, from the very moment it is said to be gone. */
+/* A job that no longer exists is not shown, from the moment of the reply to its removal. */
 static void gone_with_their_jobs(struct env *e)
 {
     uint64_t removed = gone_wrong(e, "q", "removed");
@@ -377,7 +378,7 @@ static void kept_over_restart(struct env *e)
     EXPECT_INT(exceptions(e, "", 0)->attempt_count, 1);
 }
 
-/* A lease bound to a connection is given back at a restart, uncounted. */
+/* A lease that is bound to a connection ends at a restart, uncounted. */
 static void bound_over_restart(struct env *e)
 {
     make_queue(e);

@@ -39,8 +39,8 @@ static void expect_past(struct env *e, uint64_t seq, enum job_state state,
     EXPECT_STATE(seq, state);
 }
 
-/* A spool's job has its id already. Whoever brings it again, under the same key or after that was
- * forgotten, gets the job that is there. */
+/* A job of a spool already has its id. An import that repeats it, under the same key or after the
+ * key was dropped, returns the job that exists. */
 static void comes_with_its_id(struct env *e)
 {
     uint64_t first = put(e, "q");
@@ -57,7 +57,7 @@ static void comes_with_its_id(struct env *e)
     EXPECT(r->repeat);
     EXPECT_INT(r->seq, op.enqueue.id.seq);
     struct op other = op;
-    other.enqueue.id.hi += 1 << 16; /* another job: not to be taken for this one */
+    other.enqueue.id.hi += 1 << 16; /* another job, which must not be confused with this one */
     r = run(e, other);
     EXPECT_OUT(r, OUT_EXISTS);
     EXPECT_INT(r->id_hi, op.enqueue.id.hi);
@@ -120,7 +120,7 @@ static void comes_tried(struct env *e)
     EXPECT_STATE(seq, STATE_SCHEDULED);
     advance(e, 10000);
     EXPECT_OUT(fail(e, take(e, "q")), OUT_OK);
-    EXPECT_STATE(seq, STATE_DEAD); /* the failure it brought along counted */
+    EXPECT_STATE(seq, STATE_DEAD); /* its imported failure counted */
 }
 
 static void comes_scheduled(struct env *e)
@@ -133,7 +133,7 @@ static void comes_scheduled(struct env *e)
     EXPECT_INT(take(e, "q").seq, seq);
 }
 
-/* Requeued over there: no reason, no counts, but the text is still told. */
+/* Requeued in the other store: no reason, no counts, but the text is still shown. */
 static void comes_forgiven(struct env *e)
 {
     static const struct job_past past = {.state = STATE_READY, .error = {"once", 4}};
@@ -169,7 +169,7 @@ static void key_among_live(struct env *e)
     EXPECT_OUT(requeue(e, dead), OUT_DUPLICATE);
 }
 
-/* Not even a queue whose mode is to replace gives up a job for an imported one. */
+/* Even with unique mode replace, an imported job does not replace a job. */
 static void key_is_never_taken(struct env *e)
 {
     struct queue_policy p = test_policy();
@@ -239,7 +239,7 @@ static void wrong(struct env *e)
     EXPECT_INT(run(e, queue_op(OP_QUEUE_GET, "q"))->outcome, OUT_NO_QUEUE);
 }
 
-/* What went wrong elsewhere is no news here. */
+/* An error of another store causes no event here. */
 static void silent(struct env *e)
 {
     struct backend_event events[8];

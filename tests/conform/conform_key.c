@@ -33,7 +33,7 @@ static void other_body_is_refused(struct env *e)
     EXPECT_STATE(seq, STATE_READY);
 }
 
-/* Also when the job has run, died or was removed meanwhile: it happened once. */
+/* Also if the job has run, died or was removed in the meantime: it is created once. */
 static void holds_after_the_job(struct env *e)
 {
     uint64_t seq = put_op(e, keyed_op("q", "k", 1));
@@ -87,7 +87,7 @@ static void no_room_for_keys(struct env *e)
     EXPECT_OUT(run(e, keyed_op("q", "d", 1)), OUT_OK);
 }
 
-/* A refused enqueue leaves no key behind. */
+/* A refused enqueue does not store its key. */
 static void refusal_keeps_no_key(struct env *e)
 {
     struct queue_policy p = test_policy();

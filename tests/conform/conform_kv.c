@@ -89,7 +89,7 @@ static const struct reply *list_kv(struct env *e, struct op_kv_list query)
     LEAVE("the store does not come up to position %llu", (unsigned long long)position);
 }
 
-/* By get and by list: two ways to the same key. value NULL: it is not there. */
+/* By get and by list: both must show the same key. value NULL: it does not exist. */
 static void expect_kv(struct env *e, const char *json, const char *value, uint64_t version)
 {
     const struct kv_view *v = get_kv(e, json);
@@ -135,7 +135,7 @@ static void check_and_set(struct env *e)
     EXPECT_OUT(r, OUT_VERSION);
     EXPECT_INT(r->failed, 0);
     EXPECT(!r->failed_enqueue);
-    EXPECT_INT(r->version, first); /* what it has instead */
+    EXPECT_INT(r->version, first); /* the version that it has */
     EXPECT_OUT(set_if(e, "[\"c\"]", "2", first + 1000), OUT_VERSION);
     expect_kv(e, "[\"c\"]", "1", first);
     r = set_if(e, "[\"c\"]", "2", first);
@@ -298,7 +298,7 @@ static void expiry(struct env *e)
     advance(e, 1);
     expect_kv(e, "[\"t\"]", NULL, 0);
     EXPECT_OUT(set_if(e, "[\"t\"]", "2", version), OUT_VERSION);
-    EXPECT_OUT(set_if(e, "[\"t\"]", "2", 0), OUT_OK); /* it is as if it had never been */
+    EXPECT_OUT(set_if(e, "[\"t\"]", "2", 0), OUT_OK); /* as if it had never existed */
     expect_kv(e, "[\"t\"]", "2", 0);
     advance(e, 100000);
     expect_kv(e, "[\"t\"]", "2", 0); /* the old time is not its own */
@@ -353,7 +353,7 @@ static void survives(struct env *e)
     expect_kv(e, "[\"a\",1]", "2", 0);
 }
 
-/* Several keys are of one moment, found or not. */
+/* Several keys are read at one moment, whether they exist or not. */
 static void several(struct env *e)
 {
     struct span keys[3] = {key(e, "[\"b\"]"), key(e, "[\"none\"]"), key(e, "[\"a\"]")};
@@ -420,7 +420,7 @@ static void expiry_of_a_deleted_key(struct env *e)
     expect_kv(e, "[\"stays\"]", "1", 0);
 }
 
-/* Each job in a queue of its own, which the commit makes. */
+/* Each job is in its own queue, which the commit creates. */
 static void many_queues(struct env *e)
 {
     char names[20][16];
@@ -437,7 +437,8 @@ static void many_queues(struct env *e)
         EXPECT_COUNTS(names[i], .ready = 1);
 }
 
-/* What would have expired first is deleted, or set anew; what comes after it still expires. */
+/* The key that would expire first is deleted, and the next is set again without expiry; a later one
+ * still expires. */
 static void expiry_of_the_deleted(struct env *e)
 {
     EXPECT_OUT(set_until(e, "[\"a\"]", "1", now_plus(e, 1000)), OUT_OK);
@@ -459,13 +460,13 @@ static const struct conform_case cases[] = {
     CASE("KV-10: a refused enqueue refuses the commit", enqueue_refused, EXACT,
          .needs = NEEDS_ONE_STORE),
     CASE("KV-10: capacity counts the jobs of one commit together", capacity_together, EXACT),
-    CASE("KV-10: a key once in a commit; what is no key is refused", twice_in_one_commit),
+    CASE("KV-10: a key occurs once in a commit; invalid keys are refused", twice_in_one_commit),
     CASE("KV-10: one order of keys, in pages, both ways", order_and_pages),
     CASE("KV-10: lists by prefix and range", prefix_and_range),
     CASE("KV-10: the jobs of one commit may go to many queues", many_queues, EXACT),
     CASE("KV-10: expiry", expiry, EXACT),
     CASE("KV-10: expiry of a key that was deleted", expiry_of_a_deleted_key, EXACT),
-    CASE("KV-10: a key that is deleted or set anew does not expire", expiry_of_the_deleted, EXACT),
+    CASE("KV-10: a key that is deleted or set again does not expire", expiry_of_the_deleted, EXACT),
     CASE("KV-10: bounds on keys and bytes", limits, .configure = configure_small),
     CASE("KV-10: keys survive a restart", survives, RESTART | EXACT),
     CASE("KV-10: several keys at once", several),

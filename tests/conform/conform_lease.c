@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leases that run out, are renewed, or die with a connection. */
+/* Leases that expire, are renewed, or end with a connection. */
 #include "conform/conform.h"
 
 static void policy_queue(struct env *e, enum lease_end end)
@@ -48,7 +48,7 @@ static void end_requeue(struct env *e)
     EXPECT_COUNTS("q", .dead = 1);
 }
 
-/* Failures have a count of their own: two of each do not make a dead job. */
+/* Failures have their own count: two of each do not make a job dead. */
 static void crashes_apart_from_failures(struct env *e)
 {
     policy_queue(e, LEASE_END_REQUEUE);
@@ -230,7 +230,7 @@ static void configure_real_clock(struct backend_config *c)
     c->clock.manual = false;
 }
 
-/* A process that stood still must not take it out on its workers. */
+/* The time for which the process was stopped must not count against leases. */
 static void stall_is_not_counted(struct env *e)
 {
     policy_queue(e, LEASE_END_FAIL);

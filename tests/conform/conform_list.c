@@ -48,7 +48,7 @@ static void pages_both_ways(struct env *e)
     expect_list(e, (struct op_list){.queue = SPAN_LITERAL("odd"), .limit = 2}, odd, 5);
 }
 
-/* A cursor holds while jobs come, go and change under it. */
+/* A cursor stays valid while jobs are added, removed and changed. */
 static void cursor_is_steady(struct env *e)
 {
     uint64_t seqs[6];
@@ -186,7 +186,7 @@ static void empty_and_unknown(struct env *e)
     EXPECT_OUT(run(e, op), OUT_NO_QUEUE);
 }
 
-/* What was confirmed before a list is in it. */
+/* A list contains everything that was confirmed before it. */
 static void reads_its_own_writes(struct env *e)
 {
     for (int i = 1; i <= 20; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that move in from another store whole: id, state, times, result, attempts. */
+/* Jobs that are migrated from another store completely: id, state, times, result, attempts. */
 #include "conform/conform.h"
 
 #include "core/limits.h"
@@ -22,7 +22,7 @@ static const struct attempt_view tries[] = {
      .outcome = ATTEMPT_DONE},
 };
 
-/* A job of the other store; the case changes what it is about. */
+/* A job of the other store; the case changes the fields that it tests. */
 struct moving {
     struct job_past past;
     struct job_moved moved;
@@ -124,7 +124,7 @@ static void survives(struct env *e)
     EXPECT(put(e, "q") > 5000);
 }
 
-/* What its time would have made of it is left to the next tick. */
+/* Changes that are due by its times are left to the next tick. */
 static void every_state(struct env *e)
 {
     struct op op = moving_op(moving_new(e, 1, STATE_SCHEDULED, REASON_FAILED));
@@ -147,7 +147,7 @@ static void every_state(struct env *e)
     EXPECT_INT(take(e, "q").seq, 3);
 }
 
-/* An attempt that ended well is not the last word about a job that was discarded then. */
+/* A successful attempt is not the outcome of a job that was discarded afterwards. */
 static void discarded(struct env *e)
 {
     struct moving *m = moving_done(e, 9);
@@ -250,7 +250,7 @@ static void silent(struct env *e)
     settle_due(e);
     size_t count = backend_events(e->b, after, 0, events, 8, &oldest);
     for (size_t i = 0; i < count; i++)
-        EXPECT_INT(events[i].seq, 0); /* that the queue was made is told */
+        EXPECT_INT(events[i].seq, 0); /* the event that the queue was created */
     const struct queue_counts *c = &queue_get(e, "q")->counts;
     EXPECT_INT(c->died + c->failed + c->acked + c->claimed, 0);
 }
@@ -298,7 +298,7 @@ static const struct conform_case cases[] = {
     CASE("moved: an id that is there is refused", there_already, EXACT),
     CASE("moved: unique keys of ended jobs", keys, EXACT),
     CASE("moved: what cannot be is refused", wrong),
-    CASE("moved: nobody hears of it", silent, EXACT),
+    CASE("moved: it causes no event", silent, EXACT),
     CASE("moved: retention goes by age", retention_goes_by_age, EXACT | RESTART),
     CASE("still: nothing happens by itself", still, EXACT, .configure = be_still),
 };

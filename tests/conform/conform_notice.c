@@ -233,7 +233,7 @@ static void dead_jobs(struct env *e)
     EXPECT_INT(rule_get(e, "ops")->pending, 1);
 }
 
-/* By every way there is: a lease that ran out, an expiry in time and on the way to a worker. */
+/* Every way to die: an expired lease, and an expiry before and during a claim. */
 static void every_death(struct env *e)
 {
     struct queue_policy p = test_policy();
@@ -273,8 +273,8 @@ static struct op leaves_key(struct env *e, const char *json)
     return op;
 }
 
-/* What else a death needs to know first (the key it leaves its payload at, what was said about a
- * lease that is over) does not make it overlook a rule that came just before. */
+/* Other data that are read when a job dies (the key for its payload, an earlier outcome of its
+ * lease) must not make the store overlook a rule that was just set. */
 static void death_right_after_the_rule(struct env *e)
 {
     struct op ops[2];
@@ -342,7 +342,7 @@ static void edges(struct env *e)
     EXPECT_INT(events[0].seq, 0);
 }
 
-static void changed_rule_begins_anew(struct env *e)
+static void changed_rule_starts_again(struct env *e)
 {
     struct alert_rule r = rule_of(ALERT_DEEP, "*");
     EXPECT_OUT(rule_put(e, "deep", r), OUT_OK);
@@ -354,12 +354,12 @@ static void changed_rule_begins_anew(struct env *e)
     EXPECT_OUT(rule_put(e, "deep", r), OUT_OK);
     EXPECT_INT(rule_get(e, "deep")->raised_count, 0);
     EXPECT_INT(outbox(e)->notice_count, 1);
-    r.url.len = 0; /* nowhere to go any more */
+    r.url.len = 0; /* no address any more */
     EXPECT_OUT(rule_put(e, "deep", r), OUT_OK);
     EXPECT_INT(outbox(e)->notice_count, 0);
     EXPECT_OUT(run(e, edge_op("deep", "q", true, 120)), OUT_OK);
     EXPECT_INT(outbox(e)->notice_count, 0);
-    EXPECT_INT(rule_get(e, "deep")->raised_count, 1); /* seen, and told as an event */
+    EXPECT_INT(rule_get(e, "deep")->raised_count, 1); /* recorded, and sent as an event */
 }
 
 /* --- delivery --- */
@@ -375,7 +375,7 @@ static void deliveries(struct env *e)
     EXPECT_INT(t->notices[0].tried.tries, 0);
     EXPECT_INT(take_notices(e, 10)->notice_count, 0); /* held */
     EXPECT_INT(take_notices(e, 10)->next_due.ms, now_plus(e, 30000).ms);
-    /* Whoever lost the answer gets it again, whoever works on it does not. */
+    /* A node that lost the reply gets the notice again; a node that is delivering it does not. */
     struct op lost = {.kind = OP_NOTICE_TAKE,
                       .notice_take = {.limit = 1,
                                       .hold_ms = 30000,
@@ -388,7 +388,7 @@ static void deliveries(struct env *e)
     lost.notice_take.mine_count = 0;
     EXPECT_INT(run(e, lost)->notice_count, 1);
     EXPECT_OUT(end_failed(e, &t->notices[0], 1000), OUT_OK);
-    const struct reply *again = end_failed(e, &t->notices[0], 5000); /* said twice */
+    const struct reply *again = end_failed(e, &t->notices[0], 5000); /* reported twice */
     EXPECT_OUT(again, OUT_OK);
     EXPECT(again->repeat);
     const struct notice_view *v = &outbox(e)->notices[0];
@@ -401,7 +401,7 @@ static void deliveries(struct env *e)
     advance(e, 1);
     t = take_notices(e, 10);
     EXPECT_INT(t->notice_count, 1);
-    advance(e, 30000); /* whoever took it has vanished */
+    advance(e, 30000); /* the node that took it has stopped */
     t = take_notices(e, 10);
     EXPECT_INT(t->notice_count, 1);
     end_delivered(e, &t->notices[0]);
@@ -539,7 +539,7 @@ static void not_reached(struct env *e)
         const struct reply *t = take_notices(e, 1);
         EXPECT_INT(t->notice_count, 1);
         struct op op = end_op(&t->notices[0], false);
-        op.notice_end.reached = false; /* the address was refused: nobody was called */
+        op.notice_end.reached = false; /* the address was refused: no request was sent */
         op.notice_end.due = e->clock.at.wall;
         EXPECT_OUT(run(e, op), OUT_OK);
     }
@@ -633,19 +633,20 @@ static void numbers_are_not_used_twice(struct env *e)
 }
 
 static const struct conform_case cases[] = {
-    CASE("ORC-18 alerts: rules come, are shown without their secret, and go", rules),
+    CASE("ORC-18 alerts: rules are set, shown without their secret, and deleted", rules),
     CASE("ORC-18 alerts: what is refused", rule_refusals, .flags = EXACT),
     CASE("ORC-18 alerts: a secret stays when the rule changes", secret_stays, .flags = EXACT),
-    CASE("ORC-18 notices: a dead job, one for each rule that hears of it", dead_jobs,
+    CASE("ORC-18 notices: a dead job causes one for each rule that matches", dead_jobs,
          .flags = EXACT),
     CASE("ORC-18 notices: every way to die", every_death, .flags = EXACT),
-    CASE("ORC-18 notices: a death right after the rule came", death_right_after_the_rule,
+    CASE("ORC-18 notices: a job that dies right after the rule was set", death_right_after_the_rule,
          .flags = EXACT, .needs = NEEDS_KV),
     CASE("NOM-11 PDQ-5 alerts: both edges, once, and as events", edges, .flags = EXACT),
-    CASE("NOM-11 alerts: a changed condition begins anew", changed_rule_begins_anew),
+    CASE("NOM-11 alerts: a changed condition starts again", changed_rule_starts_again),
     CASE("ORC-18 notices: taken, held, failed, due again, delivered", deliveries, .flags = EXACT),
-    CASE("ORC-18 notices: given up, delivered anew, discarded", given_up, .flags = EXACT),
-    CASE("ORC-18 notices: go with their rule", rule_takes_its_notices_along, .flags = EXACT),
+    CASE("ORC-18 notices: given up, delivered again, discarded", given_up, .flags = EXACT),
+    CASE("ORC-18 notices: are deleted with their rule", rule_takes_its_notices_along,
+         .flags = EXACT),
     CASE("ORC-18 notices: a full outbox drops the oldest, counted", bounded, .flags = EXACT),
     CASE("PDQ-9 breakers: open, half open, closed; denied calls cost nothing", breaker_opens,
          .flags = EXACT),

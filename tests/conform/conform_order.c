@@ -128,7 +128,7 @@ static void farthest_delay(struct env *e)
     EXPECT_INT(claim(e, "q", 1)->job_count, 0);
 }
 
-/* Once due, a job stands in line by priority and sequence, not by when it became due. */
+/* Once due, a job is ordered by priority and sequence, not by the time when it became due. */
 static void due_jobs_stand_in_line(struct env *e)
 {
     uint64_t first = put_delayed(e, "q", 900);
@@ -194,7 +194,7 @@ static void across_queues(struct env *e)
     EXPECT_INT(r->jobs[1].job.seq, should[4]);
 }
 
-/* A store that looks at fewer jobs of each queue may hand out fewer, but in their order. */
+/* A store that reads fewer jobs of each queue may return fewer jobs, but in their order. */
 static void across_very_many_queues(struct env *e)
 {
     enum { NAMES = 250, BOTH = 40 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress and log lines: when they are accepted, what stays of them, and for how long. */
+/* Progress and log lines: when they are accepted, what is kept, and for how long. */
 #include <string.h>
 
 #include "conform/conform.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Purge: what waits ceases to exist at once, however long its removal takes. */
+/* Purge: waiting jobs cease to exist at once, however long their removal takes. */
 #include "conform/conform.h"
 
 static const struct reply *purge(struct env *e, const char *queue)
@@ -80,7 +80,7 @@ static void keys_are_free(struct env *e)
     EXPECT_COUNTS("q", .ready = 2, .done = 1);
 }
 
-/* What comes after the purge survives it, also in the same batch. */
+/* Jobs that are enqueued after the purge survive it, also in the same batch. */
 static void horizon(struct env *e)
 {
     put(e, "q");
@@ -97,7 +97,7 @@ static void horizon(struct env *e)
     EXPECT_INT(take(e, "q").seq, r[2]->seq);
 }
 
-/* More than one slice of removals: gone at once all the same. */
+/* More than one slice of removals: the jobs disappear at once nevertheless. */
 static void many(struct env *e)
 {
     struct op ops[500];

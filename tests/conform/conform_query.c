@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking: get, peek, counts. */
+/* Queries: get, peek, counts. */
 #include "conform/conform.h"
 
 #include "core/id.h"
@@ -175,7 +175,7 @@ static void counts_of_a_group(struct env *e)
     put(e, "q");
     expect_group(e, "lib-1", STATE_READY, 2);
     expect_group(e, "lib-2", STATE_READY, 1);
-    expect_group(e, "nobody", STATE_READY, 0);
+    expect_group(e, "unused", STATE_READY, 0);
     EXPECT_OUT(ack(e, take(e, "q")), OUT_OK);
     expect_group(e, "lib-1", STATE_READY, 1);
     expect_group(e, "lib-1", STATE_DONE, 1);

@@ -159,7 +159,7 @@ static void policy_is_kept(struct env *e)
 }
 
 static const struct conform_case cases[] = {
-    CASE("PDQ-13 so many at once, then evenly", burst_then_even, .flags = EXACT),
+    CASE("PDQ-13 a burst up to the count, then an even rate", burst_then_even, .flags = EXACT),
     CASE("PDQ-13 by group", by_group, .flags = EXACT),
     CASE("PDQ-13 by correlation id", by_correlation, .flags = EXACT),
     CASE("PDQ-13 only new jobs count", only_new_jobs_count, .flags = EXACT),

@@ -76,7 +76,7 @@ static void bounds(struct env *e)
     EXPECT_SPAN(v->queue, good.enqueue.queue);
 }
 
-/* More bytes than any payload may have; nobody looks at them. */
+/* More bytes than any payload may have; they are not read. */
 static void largest_payload(struct env *e)
 {
     struct op good = enqueue_op("q");

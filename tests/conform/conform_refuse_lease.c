@@ -450,7 +450,8 @@ static void damaged(struct env *e)
     op.lease.damaged = true;
     op.lease.error = SPAN_LITERAL("not as it was written");
     TELLS(run(e, op), "ok job=a dead queue=q");
-    TELLS(run(e, op), "lease_lost job=a dead queue=q"); /* it was nobody's word */
+    TELLS(run(e, op),
+          "lease_lost job=a dead queue=q"); /* not a call of the worker, so it has no repeat */
     const struct job_view *v = get(e, e->named[0].seq);
     EXPECT_INT(v->job.reason, REASON_DAMAGED);
     EXPECT_INT(v->job.failures, 0);

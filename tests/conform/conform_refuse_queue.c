@@ -232,7 +232,7 @@ static void queue_values(struct env *e)
     good.queue.only_empty = good.queue.has_owner = true;
     WITH(queue.owner, SPAN_LITERAL("someone"), "illegal");
     WITH(queue.owner, BAD_UTF8, "illegal");
-    TELLS(run(e, good), "ok"); /* nobody's, as it is asked */
+    TELLS(run(e, good), "ok"); /* no owner, as requested */
     TELLS(run(e, good), "no_queue");
 }
 
@@ -283,7 +283,7 @@ static void questions(struct env *e)
     WITH(history.from, UINT32_MAX, "ok");
 }
 
-/* Where nothing is dispatched, nobody can ask what is to be. */
+/* Without dispatch, the operations of dispatch are refused. */
 static void dispatching(struct env *e)
 {
     static const enum op_kind kinds[] = {OP_PENDING, OP_DISPATCHED};

@@ -149,7 +149,8 @@ static void order_of_put(struct env *e)
     "invalid: source_queue must not get its items, over other schedules, from the queue that the " \
     "job goes to: the ring would never end;"
 
-/* A chain of triggers must not lead back to where it began; whoever closes it is refused. */
+/* A chain of triggers must not lead back to its start: the request that would close the ring is
+ * refused. */
 static void rings(struct env *e)
 {
     struct schedule_spec ab = queue_spec("a", "b", 1), bc = queue_spec("b", "c", 1),

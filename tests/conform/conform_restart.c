@@ -370,7 +370,7 @@ static void real_clock(struct backend_config *c)
     c->clock.manual = false; /* moved by hand all the same */
 }
 
-/* The wall clock leapt while the process was down: leases have their full time, whatever it says;
+/* The wall clock jumped while the process was down: leases have their full time, whatever it says;
  * what is due by wall time is due. */
 static void leap_while_down(struct env *e)
 {
@@ -454,7 +454,7 @@ static const struct conform_case cases[] = {
     CASE("NOM-7 a bulk action is resumed", bulk_is_resumed, .flags = RESTART | EXACT),
     CASE("a second open of the directory is refused", second_open_is_refused, .flags = RESTART,
          .needs = NEEDS_OWN_STORE),
-    CASE("HF-1 the wall clock leapt while it was down", leap_while_down, .flags = RESTART,
+    CASE("HF-1 the wall clock jumped while it was down", leap_while_down, .flags = RESTART,
          .configure = real_clock, .needs = NEEDS_OWN_CLOCK),
     CASE("HF-1 the wall clock was set back while it was down", set_back_while_down,
          .flags = RESTART, .configure = real_clock, .needs = NEEDS_OWN_CLOCK),

@@ -229,7 +229,7 @@ static void real_clock(struct backend_config *c)
     c->clock.manual = false; /* moved by hand all the same */
 }
 
-/* A clock that leapt must not wipe out the history; run_at goes by it all the same. */
+/* A clock that jumped must not delete the history; run_at still follows it. */
 static void leap_prunes_nothing(struct env *e)
 {
     struct queue_policy p = test_policy();
@@ -272,10 +272,10 @@ static const struct conform_case cases[] = {
     CASE("dead jobs are kept by count and age", dead_by_count_and_age),
     CASE("NOM-10 errors stay until cleared", errors_stay),
     CASE("cancelled jobs are kept like done ones", cancelled_follow_done),
-    CASE("HF-2 keeping none still answers a repeated ack", keep_none),
-    CASE("a changed retention holds for what is there", policy_change_prunes),
+    CASE("HF-2 a repeated ack is answered although no done jobs are kept", keep_none),
+    CASE("a changed retention applies to existing jobs", policy_change_prunes),
     CASE("NOM-10 retention of many jobs", many, .flags = EXACT),
-    CASE("a wall clock that leapt prunes nothing until accepted", leap_prunes_nothing,
+    CASE("a wall clock that jumped prunes nothing until it is accepted", leap_prunes_nothing,
          .flags = EXACT, .configure = real_clock, .needs = NEEDS_OWN_CLOCK),
     CASE("a wall clock set back keeps longer", set_back_keeps_longer, .configure = real_clock,
          .needs = NEEDS_OWN_CLOCK),

@@ -235,7 +235,7 @@ static const struct conform_case cases[] = {
     CASE("PDQ-14 fail may ask for a retry at once", worker_says_now),
     CASE("fail without retry is dead at once", bury),
     CASE("NOM-6 the error is kept and shown", error_is_kept),
-    CASE("a long error is cut between characters", long_error_is_cut),
+    CASE("a long error is truncated between characters", long_error_is_cut),
     CASE("a release is not counted", release_is_not_counted),
     CASE("PDQ-14 release may carry delay or run_at", release_with_delay),
     CASE("wrong delays are refused", wrong_delays),

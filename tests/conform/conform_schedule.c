@@ -159,7 +159,7 @@ static void listed_by_name(struct env *e)
     EXPECT_INT(r->more, 0);
 }
 
-/* One commit: the job, the time that follows, what was made last. */
+/* One commit stores the job, the next time and the last job. */
 static void fires(struct env *e)
 {
     struct schedule_spec spec = cron_spec("reports");
@@ -190,7 +190,7 @@ static void fires(struct env *e)
     EXPECT(!schedule_get(e, "s")->last_live);
 }
 
-/* ORC-17: whoever comes second finds that it is not due. */
+/* ORC-17: the second one finds that the schedule is not due. */
 static void fires_a_time_once(struct env *e)
 {
     struct schedule_spec spec = cron_spec("q");
@@ -422,25 +422,25 @@ static void told_as_events(struct env *e)
 }
 
 static const struct conform_case cases[] = {
-    CASE("HF-8 a schedule is made and shown", made_and_shown),
-    CASE("HF-8 ORC-19 a job says whose schedule made it", owner_in_the_job, EXACT),
+    CASE("HF-8 a schedule is created and shown", made_and_shown),
+    CASE("HF-8 ORC-19 a job names the schedule that created it", owner_in_the_job, EXACT),
     CASE("HF-8 a schedule is changed and deleted", changed_and_deleted, EXACT,
          .needs = NEEDS_ONE_STORE),
-    CASE("HF-8 a schedule is made only as told", made_only_as_told, EXACT),
-    CASE("HF-8 ORC-15 nonsense is refused", refuses_nonsense),
+    CASE("HF-8 a schedule is created as must_exist and must_create say", made_only_as_told, EXACT),
+    CASE("HF-8 ORC-15 invalid schedules are refused", refuses_nonsense),
     CASE("HF-8 schedules are listed by name", listed_by_name),
-    CASE("HF-8 ORC-15 a firing makes a job and moves the schedule on", fires),
+    CASE("HF-8 ORC-15 a firing creates a job and advances the schedule", fires),
     CASE("ORC-17 a time is fired once", fires_a_time_once, EXACT),
     CASE("ORC-17 two fire the same time in one batch", two_fire_the_same_time, EXACT),
-    CASE("HF-8 a time can be let pass", a_time_is_skipped, EXACT),
+    CASE("HF-8 a time can be skipped", a_time_is_skipped, EXACT),
     CASE("HF-8 overlap skips while the last job lives", overlap_waits_for_the_last, EXACT),
     CASE("HF-8 a paused schedule fires nothing", paused_fires_nothing, EXACT),
-    CASE("HF-8 a schedule runs out of turn", runs_now, EXACT),
-    CASE("ORC-20 failures are counted and waited for", failures_are_counted, EXACT),
+    CASE("HF-8 a schedule runs on request", runs_now, EXACT),
+    CASE("ORC-20 failures are counted and delay the next attempt", failures_are_counted, EXACT),
     CASE("ORC-20 a full queue fails a firing", full_queue_fails_it, EXACT),
-    CASE("HF-8 a unique key lets a time pass", unique_key_passes, EXACT),
+    CASE("HF-8 a unique key skips a time", unique_key_passes, EXACT),
     CASE("ORC-15 no schedule's number is used twice", number_is_never_reused, RESTART | EXACT),
     CASE("HF-8 ORC-17 schedules survive a restart", survives, RESTART | EXACT),
-    CASE("HF-8 ORC-20 firings and failures are told", told_as_events, EXACT),
+    CASE("HF-8 ORC-20 firings and failures are events", told_as_events, EXACT),
 };
 TOPIC(topic_schedule, cases, NEEDS_SCHEDULES);

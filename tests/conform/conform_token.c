@@ -233,9 +233,9 @@ static void unknown_jobs(struct env *e)
 {
     put(e, "q");
     struct held h = take(e, "q");
-    struct held nobody = {LIMIT_SEQ, 0, h.token};
+    struct held unknown = {LIMIT_SEQ, 0, h.token};
     for (int i = 0; i < 4; i++) {
-        EXPECT_OUT(run(e, lease_op(words[i], nobody)), OUT_NOT_FOUND);
+        EXPECT_OUT(run(e, lease_op(words[i], unknown)), OUT_NOT_FOUND);
         EXPECT_OUT(run(e, lease_op_by_id(words[i], LIMIT_SEQ)), OUT_NOT_FOUND);
         EXPECT_OUT(run(e, lease_op_by_id(words[i], 0)), OUT_NOT_FOUND);
     }
@@ -306,7 +306,7 @@ static const struct conform_case cases[] = {
     CASE("KV-5: a queue that requires tokens refuses ids alone", token_required),
     CASE("HF-2 an older token is always refused", older_token_is_refused),
     CASE("HF-2 the token of a lease that ran out is refused", lost_lease_is_refused),
-    CASE("HF-2 another job's token, an invented one, none", foreign_tokens),
+    CASE("HF-2 the token of another job, an invented one, and none are refused", foreign_tokens),
     CASE("HF-2 the same for a job that is done", foreign_tokens_of_a_done_job),
     CASE("HF-2 each claim has a newer token", tokens_rise),
     CASE("HF-2 ack is idempotent by job and token", ack_twice),
@@ -314,12 +314,13 @@ static const struct conform_case cases[] = {
     CASE("HF-2 a repeated fail does not touch a newer lease", fail_again_after_a_new_claim),
     CASE("HF-2 a repeated last fail is still dead once", last_fail_twice),
     CASE("HF-2 extend and release are idempotent", extend_and_release_twice),
-    CASE("HF-2 another word after the last one is refused", another_word_is_refused),
+    CASE("HF-2 another call after the one that ended the lease is refused",
+         another_word_is_refused),
     CASE("KV-5 by id alone they act on the current lease", by_id_alone, .flags = EXACT),
     CASE("KV-5 by id alone without a lease is illegal", by_id_without_a_lease),
     CASE("KV-5 NOM-6 a queue's require_token refuses the id alone", by_id_needs_a_token),
     CASE("KV-5 unknown jobs are not found", unknown_jobs),
     CASE("an id whose high half is wrong names no job", wrong_high_half),
-    CASE("HF-10 a cancelled job's worker is told so", ack_after_cancel),
+    CASE("HF-10 the worker of a cancelled job gets the reason", ack_after_cancel),
 };
 TOPIC(topic_token, cases);

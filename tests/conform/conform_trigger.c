@@ -350,7 +350,7 @@ static void rings_are_refused(struct env *e)
 
 static const struct conform_case cases[] = {
     CASE("ORC-16 a trigger takes items in priority order", takes_items_in_order, EXACT),
-    CASE("ORC-16 a trigger with nothing to take makes no job", nothing_to_take, EXACT),
+    CASE("ORC-16 a trigger without items creates no job", nothing_to_take, EXACT),
     CASE("ORC-19 a worker ends items by their tokens", worker_ends_items, EXACT),
     CASE("ORC-19 items are held while the job lives", held_while_the_job_lives, EXACT),
     CASE("ORC-19 a done job leaves items", left_by_a_done_job, EXACT),

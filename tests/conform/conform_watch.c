@@ -193,7 +193,7 @@ static const struct conform_case cases[] = {
     CASE("PDQ-4 release, retry and crash give a signal", coming_back),
     CASE("PDQ-4 requeue and patch give a signal", by_other_hands),
     CASE("PDQ-4 resume gives a signal", resume_wakes),
-    CASE("PDQ-4 a claim given back gives a signal", released_claim_wakes, .flags = EXACT),
+    CASE("PDQ-4 a claim that is released gives a signal", released_claim_wakes, .flags = EXACT),
     CASE("several watchers; none after unwatch", several_watchers),
     CASE("PDQ-4 one batch wakes several queues", many_at_once, .flags = EXACT),
     CASE("PDQ-4 claiming from inside the signal", claim_inside_the_signal, .flags = EXACT),

@@ -136,7 +136,7 @@ static void queue_of_a_change(struct env *e)
 static const struct conform_case cases[] = {
     CASE("workers: who holds leases", who_holds_leases, .flags = EXACT),
     CASE("workers: after a restart", after_a_restart, .flags = RESTART),
-    CASE("workers: what a reply tells", what_a_reply_tells, .flags = EXACT),
+    CASE("workers: the fields of a reply", what_a_reply_tells, .flags = EXACT),
     CASE("workers: a reply outlives its queue", a_queue_that_is_gone, .flags = EXACT),
     CASE("workers: the queue of a change", queue_of_a_change),
 };

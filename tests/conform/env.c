@@ -29,8 +29,8 @@ void leave_case(struct env *e, const char *file, int line, const char *format, .
     longjmp(e->leave, 1);
 }
 
-/* Each run has a schema of its own. It is made by the first case; later ones empty its tables,
- * which is quicker. What boots are counted by goes on: no token may come again. */
+/* Each run has its own schema. The first case creates it; later ones empty its tables, which is
+ * faster. The counter of starts is kept, so that no lease token is issued twice. */
 static const char empty_sql[] =
     "DO $$ DECLARE t text; BEGIN FOR t IN SELECT format('%%I.%%I', schemaname, tablename)"
     " FROM pg_tables WHERE schemaname = 'conform_%ld' AND tablename NOT IN ('meta', 'leader')"

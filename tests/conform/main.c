@@ -66,6 +66,7 @@ static const struct conform_topic *const topics[] = {
     &topic_settle,
     &topic_workers,
     &topic_progress,
+    &topic_reports,
     &topic_history,
     &topic_import,
     &topic_kv,

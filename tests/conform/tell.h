@@ -25,12 +25,12 @@ void expect_tells(struct env *e, const char *file, int line, const struct reply 
         TELLS(run(e, op_), text);                                                                  \
     } while (0)
 
-/* Everything that can be listed. */
+/* All objects that can be listed, as text. */
 const char *world(struct env *e);
 #define UNCHANGED(before) expect_same(e, __FILE__, __LINE__, (before), world(e))
 void expect_same(struct env *e, const char *file, int line, const char *before, const char *after);
 
-/* A text, or a JSON string, of so many bytes. */
+/* A text, or a JSON string, of this many bytes. */
 struct span text_of(struct env *e, size_t bytes);
 struct span json_of(struct env *e, size_t bytes);
 

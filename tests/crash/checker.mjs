@@ -1,35 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what clients saw over HTTP, through crashes, and says which promise was broken.
+// Reads what clients saw over HTTP, through crashes, and reports which promise was broken.
 //
-// A history is {entries, crashes, final, ordered}. Times are milliseconds of one clock. Every entry has t0
-// (request sent) and t1 (answer here, or the moment the connection broke), `sure`: the answer came and
-// says what happened, and `ok`: it says that it did. Without `sure` both are possible.
+// A history is {entries, crashes, final, ordered}. Times are milliseconds of one clock. Every entry has t0 (when the request was
+// sent) and t1 (when the reply arrived, or the connection broke), `sure`: the reply arrived and says whether the change happened,
+// and `ok`: it says that it happened. Without `sure` both are possible.
 //
 //   enqueue {queue, marker, unique?, runAt?, created, repeat, id?}; repeat: it had been created before
-//   claim   {queue, id, token, attempt, marker, lease, bound, dropped?, maxAttempts}  one a job handed out
-//   ack | fail | release | extend {id, token, repeat, state?, runAt?, lease?}
-//   cancel | requeue {id}, pause {queue, forMs}, resume {queue}, bulk_cancel | bulk_requeue {queue}
-//   purge   {queue}; of queues that nobody claims from while they are purged
+//   claim   {queue, id, token, attempt, marker, lease, bound, dropped?, maxAttempts, timeoutAt?}  one a job handed out
+//   ack | fail | release | extend {id, token, repeat, state?, runAt?, lease?, failure?, cancel}
+//   progress | log | heartbeat {id, token, report?, lines?, cancel}, letter {marker, id?}, letter_requeue {id, newId?}:
+//     see checker_reports.mjs, with C15 to C18
+//   cancel  {id, requested, deadline?}: requested of a running job, which then has until the deadline
+//   requeue {id}, pause {queue, forMs}, resume {queue}, bulk_cancel | bulk_requeue {queue}
+//   purge   {queue}; of queues from which no client claims while they are purged
 //   crashes [{at, ready}]: killed at, serving again at
-//   final   {jobs: Map id → {state, queue, marker}, queues: Map name → {counts, listed}}
+//   final   {jobs: Map id → {state, queue, marker, error?, error_type?, stack?}, queues: Map name → {counts, listed},
+//            letters: Map id → {marker}, reports: Map id → {history, progress?, lines}}
 //   ordered [{id, priority, seq}] as one consumer got a queue that had been filled before
 //   what keepers saw (k_…, final.keeps) is in checker_keeps.mjs, with C11 to C14
 //
-// What it does not see: jobs whose making was not confirmed, and leases whose claim had no answer; order
-// under load (C7 looks at the ordered queue alone); a unique key taken back by a requeue.
+// What it does not see: jobs whose enqueue was not confirmed; leases whose claim had no reply; the order under load (C7 checks only
+// the queue `ordered`); a unique key that a requeue takes again.
 
 import { checkKeeps } from './checker_keeps.mjs';
+import { checkReports } from './checker_reports.mjs';
 import { groupBy } from './lib/group_by.mjs';
 
-/** Clocks of client and server are the same; answers take their time. */
+/** Client and server use the same clock, but replies take time. */
 const SLACK_MS = 50;
-/** The server's milliseconds are whole. */
+/** The server uses whole milliseconds. */
 const ROUND_MS = 2;
 
 const surely = (e) => e.sure && e.ok;
 const perhaps = (e) => e.ok || !e.sure;
 
-/** The history by kind and by job, and what several checks ask. */
+/** The history by kind and by job, and what several checks need. */
 function indexOf(history) {
   const byKind = groupBy(history.entries, (e) => e.kind);
   const of = (...kinds) => kinds.flatMap((kind) => byKind.get(kind) ?? []);
@@ -38,7 +43,7 @@ function indexOf(history) {
   x.queueOf = new Map([...x.claims, ...x.enqueues].filter((e) => e.id).map((e) => [e.id, e.queue]));
   const requeues = groupBy(of('requeue').filter(perhaps), (e) => e.id);
   const bulk = groupBy(of('bulk_requeue').filter(perhaps), (e) => e.queue);
-  /** Whether a requeue may have brought the job back in this time. A bulk action goes on after its answer. */
+  /** Whether a requeue may have brought the job back in this time. A bulk action continues after its reply. */
   x.requeued = (id, from, to) =>
     (requeues.get(id) ?? []).some((e) => e.t0 <= to && e.t1 >= from) || (bulk.get(x.queueOf.get(id)) ?? []).some((e) => e.t0 <= to);
   x.durableBy = durableBy(x);
@@ -63,7 +68,7 @@ function durableBy({ enqueues, ends }) {
   };
 }
 
-/** C1: no confirmed enqueue is lost; nor an ack, a last failure, a cancel. */
+/** C1: no confirmed enqueue, ack, last failure or cancel is lost. */
 function c1(x, report) {
   const { jobs } = x.history.final;
   const purges = groupBy(x.of('purge').filter(perhaps), (e) => e.queue);
@@ -71,17 +76,17 @@ function c1(x, report) {
     if (!e.sure || !e.created) continue;
     const job = jobs.get(e.id);
     const purged = (purges.get(e.queue) ?? []).some((p) => p.t1 >= e.t0);
-    if (!job && !purged) report('C1', `job ${e.id} was confirmed and is not there`);
-    else if (job && !['done', 'dead', 'cancelled'].includes(job.state)) report('C1', `job ${e.id} never came to an end: ${job.state}`);
+    if (!job && !purged) report('C1', `job ${e.id} was confirmed and does not exist`);
+    else if (job && !['done', 'dead', 'cancelled'].includes(job.state)) report('C1', `job ${e.id} never ended: ${job.state}`);
   }
   const outcome = (e, state) => {
     const job = jobs.get(e.id);
     const changed = state !== 'done' && x.requeued(e.id, e.t0, Infinity);
-    if (!changed && job?.state !== state) report('C1', `${e.kind} of job ${e.id} was confirmed, and it is ${job?.state ?? 'not there'}`);
+    if (!changed && job?.state !== state) report('C1', `${e.kind} of job ${e.id} was confirmed, and it is ${job?.state ?? 'not found'}`);
   };
   for (const e of x.of('ack').filter(surely)) outcome(e, 'done');
   for (const e of x.of('fail').filter((f) => surely(f) && f.state === 'dead')) outcome(e, 'dead');
-  for (const e of x.of('cancel').filter(surely)) outcome(e, 'cancelled');
+  for (const e of x.of('cancel').filter((c) => surely(c) && !c.requested)) outcome(e, 'cancelled');
 }
 
 /** C2: nothing is invented, nothing doubled, nothing comes back once removed; payloads are equal. */
@@ -89,15 +94,15 @@ function c2(x, report) {
   const sent = new Set(x.enqueues.map((e) => e.marker));
   const byMarker = new Map();
   for (const [id, job] of x.history.final.jobs) {
-    if (!sent.has(job.marker)) report('C2', `job ${id} carries a payload that nobody sent: ${job.marker}`);
+    if (!sent.has(job.marker)) report('C2', `job ${id} carries a payload that no client sent: ${job.marker}`);
     const other = byMarker.get(job.marker);
-    if (other) report('C2', `one enqueue made two jobs: ${other} and ${id}`);
+    if (other) report('C2', `one enqueue created two jobs: ${other} and ${id}`);
     byMarker.set(job.marker, id);
   }
   const made = x.enqueues.filter((e) => e.sure && e.created);
   const markers = new Map(made.map((e) => [e.id, e.marker]));
   for (const c of x.claims) {
-    if (!sent.has(c.marker)) report('C2', `a claim of ${c.id} brought a payload that nobody sent: ${c.marker}`);
+    if (!sent.has(c.marker)) report('C2', `a claim of ${c.id} brought a payload that no client sent: ${c.marker}`);
     else if (markers.has(c.id) && markers.get(c.id) !== c.marker) report('C2', `job ${c.id} was claimed with another job's payload`);
   }
   const lastPurge = new Map();
@@ -106,7 +111,7 @@ function c2(x, report) {
     if (e.t1 < (lastPurge.get(e.queue) ?? 0) && x.history.final.jobs.has(e.id)) report('C2', `job ${e.id} was purged and is back`);
 }
 
-/** C3: no lease after a confirmed ack, or a cancel that nothing undid. */
+/** C3: no lease after a confirmed ack, or after a cancel or the request for one, unless the job was requeued. */
 function c3(x, report) {
   for (const e of x.of('ack', 'cancel').filter(surely)) {
     for (const c of x.claimsOf.get(e.id) ?? []) {
@@ -116,7 +121,7 @@ function c3(x, report) {
   }
 }
 
-/** C4: never two live leases. A claim may be answered before it is durable: a crash may forget such a one. */
+/** C4: never two live leases. The reply to a claim may be sent before the claim is durable; a crash may undo such a claim. */
 function c4(x, report) {
   const { crashes } = x.history;
   const wordsOf = groupBy(x.ends, (e) => e.token);
@@ -127,7 +132,8 @@ function c4(x, report) {
     (wordsOf.get(a.token) ?? []).some((e) => e.t0 <= b.t1 && perhaps(e)) ||
     (cancels.get(a.id) ?? []).some((e) => e.t0 <= b.t1 && e.t1 >= a.t0) ||
     (bulk.get(a.queue) ?? []).some((e) => e.t0 <= b.t1) ||
-    (a.dropped !== undefined && a.dropped <= b.t1);
+    (a.dropped !== undefined && a.dropped <= b.t1) ||
+    (a.timeoutAt !== undefined && a.timeoutAt - SLACK_MS <= b.t1);
   const lostByCrash = (a, b) => crashes.some((c) => c.ready >= a.t1 && c.at <= b.t1 && (a.bound || x.durableBy(a.t1) > c.ready));
   const ranOut = (a, b) => {
     const last = (extended.get(a.token) ?? []).reduce((t, e) => (e.t1 <= b.t1 ? Math.max(t, e.t0 + e.lease) : t), a.t0 + a.lease);
@@ -136,30 +142,30 @@ function c4(x, report) {
   for (const [id, list] of x.claimsOf) {
     for (let i = 1; i < list.length; i++) {
       const [a, b] = [list[i - 1], list[i]];
-      // Answers may overtake each other by more than a lease where a server stood still: b was then first.
+      // If the server was stopped for a while, replies may arrive in another order, more than a lease apart: then b came first.
       if (!mayHaveEnded(a, b) && !lostByCrash(a, b) && !ranOut(a, b) && !ranOut(b, a))
         report('C4', `job ${id} was handed out twice within its lease of ${a.lease} ms: at ${a.t1} and ${b.t1}`);
     }
   }
 }
 
-/** C5: no token twice; none succeeds once a newer claim was answered, or once it has ended its lease. */
+/** C5: no token is issued twice; none succeeds after the reply to a newer claim, or after it has ended its lease. */
 function c5(x, report) {
   for (const [token, list] of groupBy(x.claims, (c) => c.token))
     if (list.length > 1) report('C5', `token ${token} was given out ${list.length} times`);
-  const words = [...x.ends, ...x.of('extend')].filter((e) => surely(e) && !e.repeat);
+  const words = [...x.ends, ...x.of('extend', 'progress', 'log')].filter((e) => surely(e) && !e.repeat);
   for (const e of words) {
     const claims = x.claimsOf.get(e.id) ?? [];
     const own = claims.find((c) => c.token === e.token);
     if (own && claims.some((c) => c.t0 > own.t1 && c.t1 < e.t0)) report('C5', `job ${e.id}: ${e.kind} with an older token succeeded after a newer claim`);
   }
   for (const [token, list] of groupBy(words, (e) => e.token)) {
-    const first = list.reduce((t, e) => (e.kind === 'extend' ? t : Math.min(t, e.t1)), Infinity);
+    const first = list.reduce((t, e) => (['ack', 'fail', 'release'].includes(e.kind) ? Math.min(t, e.t1) : t), Infinity);
     for (const e of list) if (e.t0 > first) report('C5', `${e.kind} with token ${token} succeeded after it had ended its lease`);
   }
 }
 
-/** C6: attempts rise as counted and stay within their bound; what is dead stays so until it is requeued. */
+/** C6: attempts increase as counted and stay within their limit; a dead job stays dead until it is requeued. */
 function c6(x, report) {
   for (const [id, list] of x.claimsOf) {
     for (let i = 0; i < list.length; i++) {
@@ -202,7 +208,7 @@ function c8(x, report) {
   }
 }
 
-/** C9: never before run_at, be it the producer's or a retry's; never from a paused queue. */
+/** C9: no job is claimed before run_at, set by the producer or by a retry, or from a paused queue. */
 function c9(x, report) {
   const early = (c, at) => c.t1 < at - ROUND_MS;
   for (const e of x.enqueues.filter((one) => one.runAt && one.id))
@@ -223,7 +229,7 @@ function c9(x, report) {
   }
 }
 
-/** C10: everything drained, and counters equal a recount. */
+/** C10: all queues are drained, and the counters equal a recount. */
 function c10({ history }, report) {
   for (const [name, { counts, listed }] of history.final.queues) {
     for (const state of ['ready', 'scheduled', 'running'])
@@ -233,9 +239,9 @@ function c10({ history }, report) {
   }
 }
 
-const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, checkKeeps];
+const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, checkKeeps, checkReports];
 
-/** Everything that is known of the jobs of some violations, as lines. */
+/** Everything that is known about the jobs of some violations, as lines. */
 export function stories(history, violations) {
   const ids = new Set(violations.flatMap((v) => v.text.match(/\b[0-9A-Z]{26}\b/g) ?? []));
   const about = history.entries.filter((e) => ids.has(e.id));
@@ -244,7 +250,7 @@ export function stories(history, violations) {
   return [...about, ...crashes].sort((a, b) => a.t1 - b.t1).map((e) => JSON.stringify(e));
 }
 
-/** All violations as {check, text}; none = every promise was kept. */
+/** All violations as {check, text}; an empty list means that every promise was kept. */
 export function check(history) {
   const found = [];
   const index = indexOf(history);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker is checked first: a history for each promise, kept and broken.
+// Tests of the checker: for each promise, histories that keep it and histories that break it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -7,7 +7,7 @@ import { check } from './checker.mjs';
 
 const LEASE = 1000;
 
-/** One job's ordinary life, as a base to break. */
+/** A job that is enqueued, claimed and acked; the tests change this history. */
 function life() {
   return {
     entries: [
@@ -42,7 +42,7 @@ const gone = (h) => {
   h.final.queues.get('q').listed = {};
 };
 
-test('an ordinary life is fine', () => assert.deepEqual(check(life()), []));
+test('an ordinary history is accepted', () => assert.deepEqual(check(life()), []));
 
 const broken = {
   'C1 a confirmed enqueue is lost': (h) => h.entries.splice(1) && gone(h),
@@ -50,8 +50,8 @@ const broken = {
   'C1 a confirmed ack is lost': (h) => stateOf(h, 'dead'),
   'C1 a last failure is lost': (h) => (h.entries[2] = word('fail', { state: 'dead' })),
   'C1 a cancel is lost': (h) => h.entries.splice(2, 1, done('cancel')),
-  'C2 a payload nobody sent': (h) => (h.final.jobs.get('A').marker = 'other'),
-  'C2 a claim brings a payload nobody sent': (h) => (h.entries[1].marker = 'other'),
+  'C2 a payload that no client sent': (h) => (h.final.jobs.get('A').marker = 'other'),
+  'C2 a claim brings a payload that no client sent': (h) => (h.entries[1].marker = 'other'),
   "C2 a claim brings another job's payload": (h) => {
     h.entries.push({ ...h.entries[0], id: 'B', marker: 'mB' });
     h.entries[1].marker = 'mB';
@@ -112,7 +112,7 @@ for (const [name, breakIt] of Object.entries(broken)) {
   });
 }
 
-/** What is allowed looks much like what is not. */
+/** Histories that are allowed, although they are similar to forbidden ones. */
 const allowed = {
   'a claim forgotten by a crash is no second lease': (h) => {
     h.entries.splice(2, 1, claim({ t0: 200, t1: 210 }), word('ack', { token: 'k2', t0: 300, t1: 310 }));
@@ -134,7 +134,7 @@ const allowed = {
     h.final.jobs.set('B', { state: 'done', queue: 'q', marker: 'mB' });
   },
   'a purged job is gone': (h) => h.entries.splice(1, 2, done('purge')) && gone(h),
-  'a purge of which nobody knows whether it happened': (h) => h.entries.splice(1, 2, done('purge', { sure: false, ok: false })),
+  'a purge whose outcome is unknown': (h) => h.entries.splice(1, 2, done('purge', { sure: false, ok: false })),
   'cancelled, requeued, done': (h) =>
     h.entries.splice(2, 1, done('cancel', { t0: 31, t1: 32 }), done('requeue', { t0: 33, t1: 34 }), claim({ t0: 35, t1: 36 }), word('ack', { token: 'k2' })),
   'dead, requeued, from the first attempt on': (h) =>
@@ -150,12 +150,116 @@ for (const [name, change] of Object.entries(allowed)) {
   });
 }
 
+// ---- reports ----
+
+const failure = (token) => ({ error: `failed under ${token}`, error_type: `Error_${token}`, stack: `at ${token}` });
+const attempt = (number, outcome, more = {}) => ({ number, outcome, ...more });
+
+/** A job that failed once, reported progress and log lines, and was then cancelled; and a dead letter that was replaced. */
+function reporting() {
+  const history = life();
+  history.entries.splice(2, 1,
+    word('fail', { t0: 40, t1: 50, state: 'scheduled', failure: failure('k1'), cancel: false }),
+    claim({ t0: 60, t1: 70, token: 'k2', attempt: 2, timeoutAt: 900 }),
+    word('progress', { token: 'k2', t0: 72, t1: 74, report: { percent: 1, message: 'a', data: 1 }, cancel: false }),
+    word('progress', { token: 'k2', t0: 75, t1: 77, report: { percent: 2, message: 'b', data: 2 }, cancel: false }),
+    word('log', { token: 'k2', t0: 78, t1: 80, lines: ['first', 'second'] }),
+    done('cancel', { t0: 100, t1: 110, requested: true, deadline: 400 }),
+    word('heartbeat', { token: 'k2', t0: 120, t1: 130, cancel: true }),
+    word('extend', { token: 'k2', t0: 140, t1: 150, lease: LEASE, cancel: true }),
+    word('release', { token: 'k2', t0: 160, t1: 170, state: 'cancelled', cancel: false }),
+    { kind: 'letter', t0: 0, t1: 5, sure: true, ok: true, marker: 'l', id: 'L' },
+    { kind: 'letter_requeue', t0: 10, t1: 15, sure: true, ok: true, id: 'L', newId: 'M' },
+  );
+  history.final.letters = new Map([['M', { state: 'dead', marker: 'l' }]]);
+  history.final.reports = new Map([
+    ['A', {
+      history: [attempt(1, 'failed', failure('k1')), attempt(2, 'cancelled')],
+      progress: { percent: 2, message: 'b', data: 2, at: 'some time' },
+      lines: ['first', 'second'],
+    }],
+  ]);
+  stateOf(history, 'cancelled');
+  return history;
+}
+const entry = (h, kind, nth = 0) => h.entries.filter((e) => e.kind === kind)[nth];
+const reportOf = (h) => h.final.reports.get('A');
+/** The job is acked in place of its release. */
+const ackLast = (h, more) => {
+  Object.assign(entry(h, 'release'), { kind: 'ack', state: 'done', ...more });
+  stateOf(h, 'done');
+  reportOf(h).history[1].outcome = 'done';
+};
+
+const brokenReports = {
+  'C1 a forced cancel is lost': (h) => (entry(h, 'cancel').requested = false) || stateOf(h, 'dead'),
+  'C3 a job is handed out after its cancel was requested': (h) => h.entries.push(claim({ t0: 5000, t1: 5010, token: 'k3', attempt: 3 })),
+  'C5 progress with a token that has ended its lease': (h) => h.entries.push(word('progress', { token: 'k1', t0: 55, t1: 58, report: {}, cancel: false })),
+  'C15 a requested cancel is lost': (h) => stateOf(h, 'dead'),
+  'C15 a cancelled job is done without an ack': (h) => stateOf(h, 'done'),
+  'C15 an ack after the time to react': (h) => ackLast(h, { t0: 500, t1: 510 }),
+  'C15 a release makes a cancelled job ready': (h) => (entry(h, 'release').state = 'ready'),
+  'C15 a heartbeat does not mention the cancel': (h) => (entry(h, 'heartbeat').cancel = false),
+  'C15 an extend does not mention the cancel': (h) => (entry(h, 'extend').cancel = false),
+  'C15 a heartbeat mentions a cancel that no client requested': (h) => Object.assign(entry(h, 'cancel'), { ok: false }),
+  'C16 an ack after the attempt has timed out': (h) => ackLast(h, { t0: 960, t1: 970 }),
+  'C16 an extend after the attempt has timed out': (h) => Object.assign(entry(h, 'extend'), { t0: 960, t1: 970 }),
+  'C16 an attempt timed out and was acked': (h) => ackLast(h, {}) || reportOf(h).history.push(attempt(2, 'timed_out')),
+  'C17 an error without its stack': (h) => delete reportOf(h).history[0].stack,
+  'C17 an error with the type of another attempt': (h) => (reportOf(h).history[0].error_type = 'Error_k2'),
+  'C17 a failure is not in the history': (h) => reportOf(h).history.shift(),
+  'C17 a job shows an error that no worker sent': (h) => Object.assign(h.final.jobs.get('A'), failure('k9')),
+  'C17 a log line is lost': (h) => reportOf(h).lines.pop(),
+  'C17 a log line is there twice': (h) => reportOf(h).lines.push('first'),
+  'C17 log lines are in another order': (h) => reportOf(h).lines.reverse(),
+  'C17 a log line that no worker sent': (h) => reportOf(h).lines.push('third'),
+  'C17 progress that no worker sent': (h) => (reportOf(h).progress.data = 7),
+  'C17 the newest progress of a done job is lost': (h) => ackLast(h, {}) || (reportOf(h).progress = undefined),
+  'C17 a done job shows earlier progress': (h) => ackLast(h, {}) || (reportOf(h).progress = { percent: 1, message: 'a', data: 1 }),
+  'C18 a replaced job still exists': (h) => h.final.letters.set('L', { marker: 'l' }),
+  'C18 neither the dead job nor the new one exists': (h) => h.final.letters.clear(),
+  'C18 another value': (h) => (h.final.letters.get('M').marker = 'other'),
+};
+for (const [name, breakIt] of Object.entries(brokenReports)) {
+  test(`caught: ${name}`, () => {
+    const history = reporting();
+    breakIt(history);
+    assert.ok(names(history).includes(name.split(' ')[0]), `found ${JSON.stringify(check(history))}`);
+  });
+}
+
+const allowedReports = {
+  'a job that reports and is cancelled': () => {},
+  'an ack in time makes a job done whose cancel was requested': (h) => ackLast(h, {}),
+  'a cancelled job is requeued and dies': (h) => {
+    h.entries.push(done('requeue', { t0: 200, t1: 210 }), claim({ t0: 220, t1: 230, token: 'k3', attempt: 1 }), word('fail', { token: 'k3', t0: 240, t1: 250, state: 'dead', failure: failure('k3') }));
+    reportOf(h).history.push(attempt(1, 'failed', failure('k3')));
+    reportOf(h).progress = undefined;
+    stateOf(h, 'dead');
+  },
+  'a lease whose attempt has timed out is handed out again': (h) => {
+    h.entries.splice(h.entries.findIndex((e) => e.kind === 'cancel'), 4, claim({ t0: 920, t1: 930, token: 'k3', attempt: 3 }), word('ack', { token: 'k3', t0: 940, t1: 950 }));
+    reportOf(h).history[1].outcome = 'timed_out';
+    reportOf(h).progress = undefined;
+    stateOf(h, 'done');
+  },
+  'a log line whose request had no reply': (h) => h.entries.push(word('log', { token: 'k2', t0: 81, t1: 82, sure: false, ok: false, lines: ['third'] })) && reportOf(h).lines.push('third'),
+  'a replacement whose request had no reply': (h) => Object.assign(entry(h, 'letter_requeue'), { sure: false, ok: false, newId: undefined }),
+};
+for (const [name, change] of Object.entries(allowedReports)) {
+  test(`allowed: ${name}`, () => {
+    const history = reporting();
+    change(history);
+    assert.deepEqual(check(history), []);
+  });
+}
+
 // ---- keepers ----
 
 const kept = (kind, more) => ({ kind: `k_${kind}`, t0: 0, t1: 10, sure: true, ok: true, ...more });
 const timed = (n, schedule = 's') => ({ state: 'done', queue: 'k-fired', attributes: { source: 'TRIGGER', schedule, fire_time: `t${n}` } });
 
-/** A commit whose job died, a time that was fired, a job that holds an item: nothing is wrong with it. */
+/** A commit whose job died, a schedule that fired, a job that holds an item: all promises are kept. */
 function keeping() {
   const history = life();
   history.entries.push(
@@ -200,8 +304,8 @@ const brokenKeeping = {
     h.final.keeps.jobs.set('X', { state: 'done', queue: 'k-work' });
   },
   'C13 an acked item came back': ({ final: { keeps } }) => (keeps.jobs.get('I').state = 'dead') && keeps.told.push({ id: 'n2', job: 'I' }),
-  'C14 nobody was told of a death': ({ final: { keeps } }) => keeps.told.pop(),
-  'C14 told of a death that was none': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'F' }),
+  'C14 a death without a notice': ({ final: { keeps } }) => keeps.told.pop(),
+  'C14 a notice about a job that is not dead': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'F' }),
   'C14 two notices of one death': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'K' }),
 };
 for (const [name, breakIt] of Object.entries(brokenKeeping)) {

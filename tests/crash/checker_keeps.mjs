@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// C11 to C14, over what keepers (lib/keepers.mjs) saw. Their part of a history:
+// C11 to C14: checks of what keepers (lib/keepers.mjs) saw. Their part of a history:
 //
 //   k_commit {mark, payload, id?, version?}   k_run {id?}   k_item {id?}
 //   k_claim  {id, token, queue, items: [{id, token}]}   k_ack | k_fail | k_release {id, token, state?}
@@ -7,12 +7,12 @@
 //   final.keeps {jobs: Map id → {state, queue, payload, attributes}, keys: Map JSON of key → {value},
 //                schedules: [{name, fired}], told: [{id, job}]}
 //
-// Everything is kept, so what is there in the end is what became durable.
+// No job or key is removed, so the state at the end is everything that became durable.
 import { groupBy } from './lib/group_by.mjs';
 
 const surely = (e) => e.sure && e.ok;
 
-/** C11: a commit's key and its job, or neither; a key of a job exactly if that died. */
+/** C11: the key and the job of a commit exist together or not at all; the key that a job leaves exists exactly if the job died. */
 function c11(x, report) {
   const { jobs, keys } = x.keeps;
   const made = groupBy([...jobs].filter(([, job]) => job.payload?.commit !== undefined), ([, job]) => job.payload.commit);
@@ -45,7 +45,7 @@ function c12(x, report) {
     if (surely(e) && e.id && !jobs.has(e.id)) report('C12', `job ${e.id} was seen and is not there`);
 }
 
-/** C13: a job's items are held, by it alone, until somebody asks for an end. */
+/** C13: the items of a job are held by it alone until a client ends the job or the item. */
 function c13(x, report) {
   const ends = groupBy(x.of('k_ack', 'k_fail', 'k_release'), (e) => e.id);
   const jobEnds = (id, until) => (ends.get(id) ?? []).some((e) => e.kind !== 'k_release' && e.t0 <= until);
@@ -68,14 +68,14 @@ function c13(x, report) {
     if (x.keeps.jobs.get(e.id)?.state !== 'done') report('C13', `job ${e.id} was acked, and is ${x.keeps.jobs.get(e.id)?.state ?? 'not there'}`);
 }
 
-/** C14: each death was told of, and nothing else; one notice each, delivered at least once. */
+/** C14: there is one notice for each job that died and no other notice; each was delivered at least once. */
 function c14(x, report) {
   const { jobs, told } = x.keeps;
   const of = groupBy(told, (one) => one.job);
   for (const [id, job] of jobs)
-    if (job.state === 'dead' && !of.has(id)) report('C14', `job ${id} died and nobody was told`);
+    if (job.state === 'dead' && !of.has(id)) report('C14', `job ${id} died without a notice`);
   for (const [id, list] of of) {
-    if (jobs.get(id)?.state !== 'dead') report('C14', `job ${id} was told to be dead, and is ${jobs.get(id)?.state ?? 'not there'}`);
+    if (jobs.get(id)?.state !== 'dead') report('C14', `job ${id} was reported dead, and is ${jobs.get(id)?.state ?? 'not there'}`);
     if (new Set(list.map((one) => one.id)).size > 1) report('C14', `job ${id} died once, and there were several notices`);
   }
 }

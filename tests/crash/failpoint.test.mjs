@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server dies at each failpoint of its source (base/failpoint.h), the first time it comes by and a
-// later one, under load; it starts again, and every promise is checked over the whole run (HF-1, HF-2).
+// The server dies at each failpoint of its source (base/failpoint.h), at the first pass and at a later one,
+// under load; it starts again, and every promise is checked over the whole run (HF-1, HF-2).
 // A failpoint that was never reached is a failure. HF_POINTS=n goes n times as far, HF_SEED=n repeats.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -23,7 +23,7 @@ function failpoints(folder = path.join(here, '../../src')) {
   return [...new Set(names.map(([, name]) => name))].sort();
 }
 
-/** Large payloads come after so long, if the failpoint was not reached until then; it is given up after so long. */
+/** When the failpoint has not been reached: after this time payloads become large, and after this time the test fails. */
 const HEAVY_AFTER_MS = 1500;
 const GIVE_UP_MS = 300_000;
 /** How long a later passing is waited for: there may be none, at what happens once a start. */
@@ -32,7 +32,7 @@ const LATER_MS = 3000;
 /** What an ordinary load never reaches, and what does: name → function (name) that makes the server die there. */
 const provoked = { 'journal.segment.make': dieInNewStore, 'journal.key.write': dieInNewStore, 'clean.commit': dieInCleaning, 'clean.synced': dieInCleaning, 'backup.slice': inTest('backup'), 'restore.rename': inTest('backup'), 'migrate.batch': inTest('migrate'), 'migrate.release': inTest('migrate') };
 
-/** A server of its own dies at the failpoint, be it before or after it is ready. */
+/** A separate server dies at the failpoint, before or after it is ready. */
 async function dies(data, failpoint) {
   let server;
   await startServer({ data, env: { HF_FAILPOINT: failpoint }, spawned: (s) => (server = s) }).catch(() => null);
@@ -45,7 +45,7 @@ function inTest(file) {
   return (name) => assert.ok(readFileSync(path.join(here, `../e2e/${file}.test.mjs`), 'utf8').includes(`'${name}:`), 'and it is not there either');
 }
 
-/** A store that is only being made. */
+/** A store that is being created. */
 async function dieInNewStore(name) {
   for (const nth of [1, 2]) {
     const data = path.join(temporaryDirectory(), 'data');

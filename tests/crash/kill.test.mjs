@@ -11,7 +11,7 @@ import { countOf, seedOf, Trial } from './lib/trial.mjs';
 
 const kills = countOf('HF_KILLS', 50);
 const seed = seedOf();
-/** One restart in three is killed again, at a moment spread over the time that a start takes. */
+/** One restart in three is killed again at a random moment of the time that a start takes. */
 const AGAIN_PERCENT = 33;
 const START_MS = 40;
 

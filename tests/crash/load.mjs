@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that write down everything they see: eight producers, eight workers, an administrator. They go
-// on through crashes. In the end the queues are drained and everything is read once more.
+// Clients that record everything they see: eight producers, nine workers, a client with dead letters, an administrator. They
+// continue through crashes. At the end the queues are drained and everything is read again.
 import { until } from '../e2e/lib/server.mjs';
-import { administrator, OWN_QUEUES } from './lib/administrator.mjs';
+import { administrator, cancelHeld, OWN_QUEUES } from './lib/administrator.mjs';
+import { DEAD_LETTER_QUEUE, startDeadLetters } from './lib/dead_letters.mjs';
 import { Keepers } from './lib/keepers.mjs';
 import { markerOf, startProducers, WORK_QUEUES } from './lib/producers.mjs';
 import { pause, Recorder } from './lib/recorder.mjs';
 import { end, noteClaim, startWorkers } from './lib/workers.mjs';
 
 export class Load extends Recorder {
-  /** paceMs: each producer rests up to so long between requests; keepers: whether there are any. */
+  /** paceMs: the longest pause of a producer between requests; keepers: whether keepers run, too. */
   constructor(seed, { paceMs = 12, keepers = false } = {}) {
     super(seed);
     this.keepers = keepers ? new Keepers(this) : null;
@@ -20,10 +21,11 @@ export class Load extends Recorder {
     this.working = true;
     this.queues = WORK_QUEUES;
     this.recent = [];
+    this.held = new Map(); // jobs that workers hold for a while, by token
     this.tasks = new Set();
   }
 
-  /** The last confirmed jobs of the queues that are worked on. */
+  /** Remembers the last confirmed jobs of the queues that workers claim from. */
   noteRecent(entry) {
     if (!WORK_QUEUES.includes(entry.queue)) return;
     this.backlog++;
@@ -34,15 +36,16 @@ export class Load extends Recorder {
     return this.recent.length === 0 ? null : this.random.of(this.recent);
   }
 
-  /** Runs beside everything else; drain waits for it. */
+  /** Runs in parallel; drain waits for it. */
   task(promise) {
     this.tasks.add(promise);
     promise.finally(() => this.tasks.delete(promise));
   }
 
   start() {
-    this.producers = [...startProducers(this), administrator(this)];
-    this.workers = startWorkers(this);
+    const letters = startDeadLetters(this);
+    this.producers = [...startProducers(this), administrator(this), cancelHeld(this), letters.producer];
+    this.workers = [...startWorkers(this), letters.worker];
     this.keeping = this.keepers?.start();
   }
 
@@ -50,14 +53,14 @@ export class Load extends Recorder {
     return this.history.entries.reduce((n, e) => n + (e.kind === 'enqueue' && e.sure && e.created ? 1 : 0), 0);
   }
 
-  /** Goes on until so many jobs are confirmed. */
+  /** Waits until this many jobs are confirmed. */
   async hasConfirmed(count) {
     await until(`${count} jobs are confirmed`, () => this.confirmed() >= count, 600_000);
   }
 
   // ---- the end ----
 
-  /** For good: clients stop, whatever they have not finished. */
+  /** For good: clients stop, even with unfinished work. */
   abandon() {
     this.producing = this.working = false;
     super.abandon();
@@ -92,12 +95,12 @@ export class Load extends Recorder {
     await Promise.all(this.tasks);
   }
 
-  /** One consumer takes the queue that only filled up until now. */
+  /** One consumer claims the jobs of the queue that only filled up until now. */
   async takeOrdered() {
     for (;;) {
       const answer = await this.call('POST', '/v1/queues/ordered/claim', { count: 100, lease_ms: 60_000 });
       if (answer.status !== 200) {
-        // What it may have taken comes first, once it is given back.
+        // Jobs that this claim may have leased come first when their leases have ended.
         while ((await this.read('/v1/queues/ordered')).counts.running > 0) await pause(20);
         continue;
       }
@@ -110,9 +113,26 @@ export class Load extends Recorder {
     }
   }
 
+  /** History, progress and log of the jobs about which something was reported. */
+  async collectReports() {
+    const reported = this.history.entries.filter((e) => ['fail', 'log', 'progress'].includes(e.kind) || (e.kind === 'claim' && e.timeoutAt));
+    const ids = [...new Set(reported.map((e) => e.id))].filter((id) => this.history.final.jobs.has(id));
+    const reports = new Map();
+    const readNext = async () => {
+      for (let id; (id = ids.pop()) !== undefined; ) {
+        const { history, progress } = await this.read(`/v1/jobs/${id}?payload=false`);
+        const { lines } = await this.read(`/v1/jobs/${id}/log`);
+        reports.set(id, { history, progress, lines: lines.map((line) => line.text) });
+      }
+    };
+    await Promise.all(Array.from({ length: 16 }, readNext));
+    this.history.final.reports = reports;
+  }
+
   /** Everything the server has, by reading lists. */
   async collect() {
     const jobs = new Map();
+    const letters = new Map();
     const kept = new Map();
     const queues = new Map();
     for (const queue of (await this.read('/v1/queues')).queues) {
@@ -122,17 +142,19 @@ export class Load extends Recorder {
         for (const job of page.jobs) {
           listed[job.state] = (listed[job.state] ?? 0) + 1;
           if (queue.name.startsWith('k-')) kept.set(job.id, { ...job, queue: queue.name });
-          else jobs.set(job.id, { state: job.state, queue: queue.name, marker: markerOf(job.payload) });
+          else if (queue.name === DEAD_LETTER_QUEUE) letters.set(job.id, { state: job.state, marker: job.payload?.marker });
+          else jobs.set(job.id, { state: job.state, queue: queue.name, marker: markerOf(job), error: job.error, error_type: job.error_type, stack: job.stack });
         }
         cursor = page.next_cursor;
       }
       queues.set(queue.name, { counts: queue.counts, listed });
     }
-    this.history.final = { jobs, queues };
+    this.history.final = { jobs, queues, letters };
+    await this.collectReports();
     if (this.keepers) this.history.final.keeps = { jobs: kept, ...(await this.keepers.collect()) };
   }
 
-  /** Drains, reads everything, and leaves a history that can be checked. */
+  /** Drains the queues and reads everything; then the history can be checked. */
   async finish() {
     await this.stopProducing();
     await this.drain();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Power cuts under load: the file system stops at once and forgets what was not synced, the server is
-// killed, the disk comes back, and it starts again; then every promise is checked (HF-1, HF-2).
+// Power cuts under load: the file system stops at once and loses what was not synced, the server is killed,
+// the disk is mounted again, and the server restarts; then every promise is checked (HF-1, HF-2).
 // HF_SEED=n repeats a plan, HF_CUTS=n makes it longer. Needs root, for loop mounts.
 import './lib/release.mjs';
 
@@ -20,13 +20,13 @@ const seed = seedOf();
 const skip = whyNoDisk();
 if (skip) console.log(`# power cuts are not tested here: ${skip}`);
 
-/** Mostly all that was not synced is lost; sometimes the file system's log, or everything, still gets out. */
+/** Mostly everything that was not synced is lost; sometimes the log of the file system, or everything, is still written. */
 const FLAGS = [2, 2, 2, 2, 2, 2, 2, 2, 1, 0];
-/** One start in three is cut off, at a moment spread over the time that a start takes. */
+/** One start in three is interrupted at a random moment of the time that a start takes. */
 const EARLY_PERCENT = 33;
 const START_MS = 40;
 
-/** A server that noticed before it was killed must have ended by itself, with an error and a word. */
+/** A server that noticed the failure before it was killed must have ended by itself, with an exit status and a message. */
 async function checkEnd(server, counts) {
   const { code, signal } = await server.closed;
   if (signal === 'SIGKILL') return;
@@ -80,7 +80,7 @@ test('a disk that lies is caught', { skip }, async (t) => {
   await trial.start({ env: faults.env });
   await trial.load.hasConfirmed(400);
   await trial.kill(() => disk.cut(2));
-  assert.ok(faults.seen().fired > 0, 'nobody asked for a sync');
+  assert.ok(faults.seen().fired > 0, 'the server did not call sync');
   disk.restore();
   await trial.start();
   await trial.load.finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NOM-11, PDQ-5: conditions are raised once, clear themselves, and are told at both edges: by webhook, as events, in
-// GET /v1/alerts. Time is the test clock's.
+// NOM-11, PDQ-5: a condition is raised once and cleared once. Both changes are reported by webhook, as events and in
+// GET /v1/alerts. The tests use the test clock.
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 
@@ -39,7 +39,7 @@ describe('conditions (NOM-11)', () => {
   };
   const raised = async () => (await api.get(`/v1/alerts/${name}`)).json.raised;
   const told = () => receiver.requests.filter((r) => r.json.alert === name).map((r) => r.json);
-  /** Exactly this happened since the last look: in the answer, by webhook, as an event. */
+  /** Exactly these changes were reported since the last call: in the reply, by webhook, as events. */
   const seen = [];
   const expectEdge = async (edge, on, value, limit, queue = q, eventQueue = queue) => {
     await advance(1);
@@ -85,18 +85,18 @@ describe('conditions (NOM-11)', () => {
     await expectNothing(); // once
     await work(true);
     await work(true);
-    await expectNothing(); // nine: within the band
+    await expectNothing(); // nine: above 90 %
     await work(true);
     await expectEdge('cleared', 'deep', 8, 10);
     await enqueue(api, q, { payload: 1 });
     await expectNothing();
     await enqueue(api, q, { payload: 1 });
     await expectEdge('raised', 'deep', 10, 10);
-    await drain(); // a queue that is gone is deep no longer
+    await drain(); // a deleted queue is not deep
     await expectEdge('cleared', 'deep', 0, 10, q, nameOfGone());
   });
 
-  test("deep without a depth: the queue's warn_depth, at once and without a look at the clock (PDQ-5)", async () => {
+  test("deep without a depth: uses the queue's warn_depth, at once and without waiting for a timer (PDQ-5)", async () => {
     await api.put(`/v1/queues/${q}`, { warn_depth: 3 });
     await rule({ on: 'deep' });
     for (let i = 0; i < 3; i++) await enqueue(api, q, { payload: i });
@@ -111,7 +111,7 @@ describe('conditions (NOM-11)', () => {
     await drain();
   });
 
-  test('error_share: over the mark with enough ends, cleared when better or when the window has passed', async () => {
+  test('error_share: raised above the limit if enough jobs ended, cleared below it or when the window has passed', async () => {
     await rule({ on: 'error_share', percent: 20, min_ends: 10, window_ms: 60_000 });
     for (let i = 0; i < 34; i++) await enqueue(api, q, { payload: i });
     for (let i = 0; i < 9; i++) await work(i >= 3);
@@ -119,7 +119,7 @@ describe('conditions (NOM-11)', () => {
     await work(true);
     await expectEdge('raised', 'error_share', 30, 20);
     for (let i = 0; i < 5; i++) await work(true);
-    await expectNothing(); // 3 of 15: at the mark, within the band
+    await expectNothing(); // 3 of 15: at the limit, not yet cleared
     for (let i = 0; i < 2; i++) await work(true);
     await expectEdge('cleared', 'error_share', 17, 20);
     for (let i = 0; i < 10; i++) await work(i % 2 === 0);
@@ -129,7 +129,7 @@ describe('conditions (NOM-11)', () => {
     await drain();
   });
 
-  test('no_claim: ready and nobody came; a claim, a pause or an empty queue clears it', async () => {
+  test('no_claim: raised for ready jobs without a claim; a claim, a pause or an empty queue clears it', async () => {
     await rule({ on: 'no_claim', after_ms: 60_000 });
     await advance(120_000); // nothing is ready: nothing to claim
     await expectNothing();
@@ -176,7 +176,7 @@ describe('conditions (NOM-11)', () => {
     await api.delete(`/v1/alerts/${name}`);
   });
 
-  test('what is disabled raises nothing; what is changed begins anew', async () => {
+  test('a disabled rule raises nothing; a changed rule starts again', async () => {
     await rule({ on: 'deep', depth: 1 });
     await enqueue(api, q, { payload: 1 });
     await expectEdge('raised', 'deep', 1, 1);
@@ -189,7 +189,7 @@ describe('conditions (NOM-11)', () => {
   });
 });
 
-test('what is raised survives a restart, is not told twice, and clears (NOM-11)', async () => {
+test('a raised condition survives a restart, is not reported twice, and is cleared (NOM-11)', async () => {
   const receiver = await new Receiver().listen();
   let server = await startServer(options);
   let api = new Client(server);
@@ -209,7 +209,7 @@ test('what is raised survives a restart, is not told twice, and clears (NOM-11)'
   server = await startServer({ ...options, data: server.data });
   api = new Client(server);
   const alerts = async () => Object.fromEntries((await api.get('/v1/alerts')).json.alerts.map((a) => [a.name, a.raised_count]));
-  await advance(Math.max(stopped - (await now()), 0) + 1000); // a test clock may have begun anew
+  await advance(Math.max(stopped - (await now()), 0) + 1000); // the test clock may have started again
   assert.deepEqual(await alerts(), { backlog: 1, stuck: 1 });
   assert.equal(receiver.requests.length, 2);
   const job = await claimOne(api, q);

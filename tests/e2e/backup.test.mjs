@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backup of a server at work, restore, compact: what is in it, what is refused, what is left behind (NOM-10).
+// Backup of a running server, restore and compact: the content of a backup, refusals, files that remain (NOM-10).
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { claimOne, enqueue } from './lib/suite.mjs';
 const temporary = (dir) => readdirSync(dir).filter((name) => /tmp|part|restoring/.test(name));
 const sizeOf = (file) => (existsSync(file) ? statSync(file).size : 0);
 
-/** So many jobs with a payload of so many bytes. */
+/** Enqueues `count` jobs with payloads of `bytes` bytes. */
 async function fill(api, queue, count, bytes) {
   const payload = 'x'.repeat(bytes);
   for (let done = 0; done < count; done += 50) {
@@ -25,7 +25,7 @@ async function fill(api, queue, count, bytes) {
   }
 }
 
-/** Changes a byte of the page that has this text. */
+/** Changes a byte of the page that contains this text. */
 function spoil(file, text) {
   const bytes = readFileSync(file);
   const at = bytes.indexOf(text);
@@ -34,7 +34,7 @@ function spoil(file, text) {
   writeFileSync(file, bytes);
 }
 
-/** A GET of the backup whose client reads only the head until it is told to go on. */
+/** A GET of the backup by a client that reads only the head until it is told to continue. */
 async function slowBackup(server) {
   const socket = net.connect(server.port, server.host);
   let got = '';
@@ -54,14 +54,14 @@ async function slowBackup(server) {
 describe('backup and restore', () => {
   const work = temporaryDirectory();
 
-  test('a backup under load has everything that was confirmed before it; the restored store repeats nothing', async () => {
+  test('a backup under load contains everything confirmed before it; the restored store repeats nothing', async () => {
     const server = await startServer();
     const api = new Client(server);
     const confirmed = [];
     let stop = false, failed = null;
-    const load = Array.from({ length: 8 }, async (_, lane) => {
+    const load = Array.from({ length: 8 }, async (_, producer) => {
       while (!stop) {
-        const answer = await api.post('/v1/queues/load/jobs', { payload: { lane, n: confirmed.length } });
+        const answer = await api.post('/v1/queues/load/jobs', { payload: { producer, n: confirmed.length } });
         if (answer.status !== 201) failed = answer.text;
         confirmed.push(answer.json);
       }
@@ -126,7 +126,7 @@ describe('backup and restore', () => {
     await stopServer(again);
   });
 
-  describe('of a large store', () => {
+  describe('backup of a large store', () => {
     let server, api;
     before(async () => {
       server = await startServer();
@@ -138,7 +138,7 @@ describe('backup and restore', () => {
       await stopServer(server);
     });
 
-    test('one at a time, until it is sent; a slow client holds neither the WAL nor a name', async () => {
+    test('only one backup runs at a time, until it is sent; a slow client holds neither the WAL nor a file name', async () => {
       const slow = await slowBackup(server);
       assert.match(slow.head, /^HTTP\/1\.1 200 /);
       assert.match(slow.head, /Content-Type: application\/vnd\.sqlite3\r\n/);
@@ -179,7 +179,7 @@ describe('backup and restore', () => {
       assert.equal((await api.post('/v1/compact', { fast: true })).json.code, 'unknown_field');
     });
 
-    test('a server that stops in the middle of it stops', async () => {
+    test('a server stops in the middle of a backup', async () => {
       const other = await startServer({ args: ['--timeouts-drain-ms', '200'] });
       const client = new Client(other);
       await fill(client, 'big', 300, 100_000);
@@ -191,7 +191,7 @@ describe('backup and restore', () => {
       slow.socket.destroy();
     });
 
-    test('compact gives the room of removed jobs back, and work goes on', async () => {
+    test('compact frees the space of removed jobs, and the server continues to work', async () => {
       assert.equal((await api.delete('/v1/queues/big')).status, 200);
       const before = sizeOf(path.join(server.data, 'holdfast.db'));
       let stop = false;
@@ -214,7 +214,7 @@ describe('backup and restore', () => {
     });
   });
 
-  test('memory: has nothing on a disk', async () => {
+  test('a memory store has nothing to back up', async () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
     for (const answer of [await api.get('/v1/backup'), await api.post('/v1/compact')]) {
@@ -228,7 +228,7 @@ describe('backup and restore', () => {
     await stopServer(server);
   });
 
-  test('a server killed while it copies leaves nothing behind, nor does the command', async () => {
+  test('neither a server that is killed during the copy nor the command leaves files', async () => {
     const server = await startServer({ env: { HF_FAILPOINT: 'backup.slice:1' } });
     const api = new Client(server);
     const { id } = await enqueue(api, 'q', { payload: 'stays' });
@@ -249,7 +249,7 @@ describe('backup and restore', () => {
     await stopServer(again);
   });
 
-  test('a disk without room is told so, and the server goes on', async () => {
+  test('a full disk is reported, and the server continues', async () => {
     const library = path.join(work, 'full_disk.so');
     const small = path.join(work, 'small');
     execFileSync('gcc', ['-shared', '-fPIC', '-O1', '-o', library, new URL('lib/full_disk.c', import.meta.url).pathname, '-ldl']);
@@ -296,7 +296,7 @@ describe('the commands', () => {
   test('backup refuses a directory that is not empty, and says when there is no server', async () => {
     await refuses(['backup', backup, '--server', server.url], 2, /is not empty/);
     assert.deepEqual(readdirSync(backup), ['holdfast.db']);
-    await refuses(['backup', path.join(work, 'a/b'), '--server', server.url], 2, /cannot make the directory/);
+    await refuses(['backup', path.join(work, 'a/b'), '--server', server.url], 2, /cannot create the directory/);
     await refuses(['backup', path.join(work, 'none'), '--server', 'http://127.0.0.1:1'], 3, /no answer/);
     assert.ok(!existsSync(path.join(work, 'none')));
     mkdirSync(path.join(work, 'empty'));
@@ -304,7 +304,7 @@ describe('the commands', () => {
     assert.equal(code, 0);
   });
 
-  test('of a store with a damaged page: the command and the log say so', async () => {
+  test('the command and the log report a damaged page', async () => {
     const data = path.join(work, 'damaged'), target = path.join(work, 'damaged-backup');
     let other = await startServer({ data });
     let client = new Client(other);
@@ -320,7 +320,7 @@ describe('the commands', () => {
     await stopServer(other);
   });
 
-  test('a damaged backup is named by its own name, and what to do is said', async () => {
+  test('the error for a damaged backup names it and says what to do', async () => {
     const damaged = path.join(work, 'spoiled'), target = path.join(work, 'not-restored');
     mkdirSync(damaged);
     const bytes = readFileSync(path.join(backup, 'holdfast.db'));
@@ -336,7 +336,7 @@ describe('the commands', () => {
     assert.ok(!existsSync(path.join(target, 'holdfast.db')));
   });
 
-  test('restore refuses what is no backup, and leaves a store alone', async () => {
+  test('restore refuses a file that is not a backup, and does not change a store', async () => {
     const data = path.join(work, 'data');
     const text = path.join(work, 'text');
     writeFileSync(text, 'x'.repeat(5000));
@@ -360,7 +360,7 @@ describe('the commands', () => {
     assert.ok(store.equals(readFileSync(path.join(data, 'holdfast.db'))));
   });
 
-  test('a restore that dies before the end leaves no store, and the next one works', async () => {
+  test('a restore that is killed leaves no store, and the next one succeeds', async () => {
     const data = path.join(work, 'dying');
     const { code } = await run(['restore', backup, '--data', data], { env: { HF_FAILPOINT: 'restore.rename:1' } });
     assert.notEqual(code, 0);
@@ -370,14 +370,14 @@ describe('the commands', () => {
     assert.equal((await run(['check', data])).code, 0);
   });
 
-  /** A server that answers GET /v1/backup as the test likes. */
+  /** A server that replies to GET /v1/backup as the test says. */
   const imposter = async (answer) => {
     const listener = http.createServer(answer);
     await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
     return { url: `http://127.0.0.1:${listener.address().port}`, close: () => (listener.closeAllConnections(), listener.close()) };
   };
 
-  test('what breaks off, or is damaged, is not kept', async () => {
+  test('an incomplete or damaged backup is not kept', async () => {
     const whole = readFileSync(path.join(backup, 'holdfast.db'));
     const dir = path.join(work, 'bad');
     const short = await imposter((request, response) => {
@@ -399,7 +399,7 @@ describe('the commands', () => {
     stranger.close();
   });
 
-  test('interrupted, it leaves nothing', async () => {
+  test('an interrupted backup leaves no files', async () => {
     const dir = path.join(work, 'interrupted');
     const forever = await imposter((request, response) => {
       response.writeHead(200, { 'content-length': 1 << 20 });

@@ -17,7 +17,7 @@ let tubes = 0;
 const freshTube = () => `t${process.pid}-${++tubes}`;
 const ID = (line) => Number(line.match(/^(?:RESERVED|FOUND|INSERTED) (\d+)/)?.[1]);
 
-test('a put that finds no room for another queue is OUT_OF_MEMORY', async () => {
+test('a put that would exceed the number of queues gets OUT_OF_MEMORY', async () => {
   const server = await startBeanstalk({ args: ['--limits-auto-queues', '2'] });
   const w = await Beanstalk.connect(server.beanstalk);
   for (const [tube, answer] of [['one', 'INSERTED'], ['two', 'INSERTED'], ['three', 'OUT_OF_MEMORY'], ['three', 'OUT_OF_MEMORY'], ['two', 'INSERTED']]) {
@@ -32,7 +32,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
   describe(`the API on ${backend}`, () => {
     let server, api, c;
     const open = () => Beanstalk.connect(server.beanstalk);
-    /** A connection that uses and watches a tube of its own only. */
+    /** A connection that uses and watches only its own tube. */
     const worker = async (tube = freshTube()) => {
       const w = await open();
       assert.equal(await w.line(`use ${tube}`), `USING ${tube}`);
@@ -53,7 +53,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await stopServer(server);
     });
 
-    test('HF-4 put, reserve, delete; /v1 sees each step', async () => {
+    test('HF-4 put, reserve, delete; /v1 shows each step', async () => {
       const w = await worker();
       const body = Buffer.from([0, 13, 10, 255, 65, 13]);
       const id = await w.put(body, { pri: 7, ttr: 120 });
@@ -73,7 +73,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await w.close();
     });
 
-    test('HF-4 enqueued by HTTP, reserved and buried here, dead there, requeued and acked by HTTP', async () => {
+    test('HF-4 a job is enqueued by HTTP, reserved and buried here, dead in HTTP, then requeued and acked by HTTP', async () => {
       const w = await worker();
       assert.equal((await api.put(`/v1/queues/${w.tube}`, {})).status, 201);
       const made = await api.post(`/v1/queues/${w.tube}/jobs`, { payload: { to: 'ann' } });
@@ -105,18 +105,18 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await w.close();
     });
 
-    test('HF-4 a time to run that is over makes the job ready, and DEADLINE_SOON comes a second before', async () => {
+    test('HF-4 the end of the time to run makes the job ready, and DEADLINE_SOON comes a second earlier', async () => {
       const [w, other] = [await worker(), await open()];
       const id = await w.put('x', { ttr: 2 });
       const began = Date.now();
       assert.equal(ID((await w.ask('reserve')).line), id);
-      assert.equal(await w.line('reserve'), 'DEADLINE_SOON'); // it waits, then is told
+      assert.equal(await w.line('reserve'), 'DEADLINE_SOON'); // the reply comes after a wait
       assert.ok(Date.now() - began >= 990, 'not at once');
       assert.equal(await w.line('reserve-with-timeout 0'), 'DEADLINE_SOON');
       assert.equal(await w.line(`touch ${id}`), 'TOUCHED');
       assert.equal(await w.line('reserve-with-timeout 0'), 'TIMED_OUT');
       await other.ask(`watch ${w.tube}`);
-      assert.equal(ID((await other.ask('reserve')).line), id); // the lease of w ran out
+      assert.equal(ID((await other.ask('reserve')).line), id); // the lease of w expired
       const stats = await c.stats(`stats-job ${id}`);
       assert.deepEqual([stats.timeouts, stats.reserves, stats.ttr], ['1', '2', '2']);
       assert.equal(await w.line(`delete ${id}`), 'NOT_FOUND');
@@ -127,7 +127,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await Promise.all([w.close(), other.close()]);
     });
 
-    test('HF-4 a job whose time to run was over may be deleted by whoever had it', async () => {
+    test('HF-4 a connection may delete a job whose time to run has ended', async () => {
       const w = await worker();
       const id = await w.put('x', { ttr: 1 });
       assert.equal(ID((await w.ask('reserve')).line), id);
@@ -192,7 +192,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await w.close();
     });
 
-    test('HF-4 pause-tube holds reserves back for its time', async () => {
+    test('HF-4 pause-tube delays reserves for its time', async () => {
       const w = await worker();
       const id = await w.put('x');
       const began = Date.now();
@@ -204,27 +204,27 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       assert.equal(ID((await w.ask('reserve')).line), id); // when the pause is over
       assert.ok(Date.now() - began >= 1990);
       assert.equal((await w.stats(`stats-tube ${w.tube}`)).pause, '0');
-      assert.equal(await w.line('pause-tube nobody-has-this 1'), 'NOT_FOUND');
+      assert.equal(await w.line('pause-tube unused-tube 1'), 'NOT_FOUND');
       await w.close();
     });
 
-    test('HF-4 tubes come and go with those who refer to them', async () => {
+    test('HF-4 a tube exists as long as a connection or a job refers to it', async () => {
       const w = await worker();
       const tubes = async () => listOf((await c.ask('list-tubes')).data);
       assert.ok((await tubes()).includes(w.tube));
       assert.ok((await tubes()).includes('default'));
       const id = await w.put('x');
       await w.close();
-      await until('nobody uses it', async () => (await c.stats(`stats-tube ${w.tube}`))['current-using'] === '0');
+      await until('no connection uses it', async () => (await c.stats(`stats-tube ${w.tube}`))['current-using'] === '0');
       assert.ok((await tubes()).includes(w.tube), 'it has a job');
       assert.equal((await api.get(`/v1/queues/${w.tube}`)).status, 200);
       assert.equal(await c.line(`delete ${id}`), 'DELETED');
       assert.ok(!(await tubes()).includes(w.tube));
       assert.equal(await c.line(`stats-tube ${w.tube}`), 'NOT_FOUND');
-      await until('its queue is gone, too', async () => (await api.get(`/v1/queues/${w.tube}`)).status === 404);
+      await until('its queue is deleted, too', async () => (await api.get(`/v1/queues/${w.tube}`)).status === 404);
     });
 
-    test("HF-4 another's empty queue is a tube and stays; names that no tube may have are not told", async () => {
+    test('HF-4 an empty queue of another API is a tube and is kept; names that no tube may have are not listed', async () => {
       const queue = freshTube();
       assert.equal((await api.put(`/v1/queues/${queue}`, { max_attempts: 2 })).status, 201);
       assert.equal((await api.put(`/v1/queues/${encodeURIComponent('no tube é')}`, {})).status, 201);
@@ -242,7 +242,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       assert.equal((await api.get(`/v1/queues/${queue}`)).json.policy.max_attempts, 2);
     });
 
-    test('HF-4 puts make their tube where auto_create is off as well, with a policy that never gives up', async () => {
+    test('HF-4 puts create their tube even if auto_create is off, with a policy without a limit of attempts', async () => {
       const w = await worker();
       await w.put('x');
       const { policy } = (await api.get(`/v1/queues/${w.tube}`)).json;
@@ -250,7 +250,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await w.close();
     });
 
-    test('HF-4 a waiting reserve gets the next job, from whichever API', async () => {
+    test('HF-4 a waiting reserve gets the next job from any API', async () => {
       const w = await worker();
       w.write('reserve\r\n');
       await until('it waits', async () => (await c.stats(`stats-tube ${w.tube}`))['current-waiting'] === '1');
@@ -320,7 +320,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await w.close();
     });
 
-    test('HF-4 bytes may come one by one', async () => {
+    test('HF-4 bytes may arrive one by one', async () => {
       const w = await worker();
       for (const byte of 'put 0 0 60 5\r\nhe\r\no\r\nreserve-with-timeout 1\r\n') {
         w.write(byte);
@@ -333,7 +333,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await w.close();
     });
 
-    test('HF-4 what is malformed or too long is refused, and the connection goes on', async () => {
+    test('HF-4 malformed and too long commands are refused, and the connection stays open', async () => {
       const w = await worker();
       const long = 'z'.repeat(70_000);
       for (const [sent, answer] of [
@@ -359,7 +359,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await w.close();
     });
 
-    test('HF-4 a client that sends no more still gets its answers; a reserve that waits gets TIMED_OUT', async () => {
+    test('HF-4 a client that has closed its sending side still gets its replies; a waiting reserve gets TIMED_OUT', async () => {
       const w = await worker();
       w.socket.allowHalfOpen = true;
       w.write('put 0 0 60 1\r\nx\r\nreserve\r\nreserve\r\n');
@@ -371,7 +371,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await until('the job is ready again', async () => (await c.stats(`stats-job ${id}`)).state === 'ready');
     });
 
-    test('HF-4 the end of input takes no job away from the reserves before it', async () => {
+    test('HF-4 reserves before the end of input keep their jobs', async () => {
       const w = await worker();
       w.socket.allowHalfOpen = true;
       w.write('put 0 0 60 1\r\nx\r\n'.repeat(20) + 'reserve\r\n'.repeat(3) + 'reserve-with-timeout 60\r\n'.repeat(18));
@@ -383,7 +383,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await until('the jobs are ready again', async () => (await c.stats(`stats-tube ${w.tube}`))['current-jobs-ready'] === '20');
     });
 
-    test('HF-4 a client that goes while more than is read stands behind its reserve is let go', async () => {
+    test('HF-4 a client that disconnects with much unread input behind its reserve is closed', async () => {
       const w = await worker();
       w.socket.allowHalfOpen = true;
       w.write('reserve\r\n' + `${'x'.repeat(100)}\r\n`.repeat(1300) + 'reserve\r\n'); // more than 128 KiB
@@ -392,7 +392,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       assert.deepEqual([w.answers.length, w.answers[0].line, w.answers[1].line, w.answers.at(-1).line], [1302, 'TIMED_OUT', 'UNKNOWN_COMMAND', 'TIMED_OUT']);
     });
 
-    test('HF-4 half a command and the end leave nothing behind', async () => {
+    test('HF-4 an incomplete command before the end of input has no effect', async () => {
       const open = Number((await c.stats('stats'))['current-connections']);
       for (const half of ['put 0 0 60 100\r\nabc', 'put 0 0', 'reserve', 'use a\r', '\r', 'put 0 0 1 999999\r\nabc', 'x'.repeat(500)]) {
         const w = await Beanstalk.connect(server.beanstalk);
@@ -403,7 +403,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await until('they are gone', async () => Number((await c.stats('stats'))['current-connections']) === open);
     });
 
-    test('HF-4 quit closes the connection behind the answers', async () => {
+    test('HF-4 quit closes the connection after the replies', async () => {
       const w = await worker();
       w.write('put 0 0 60 1\r\nx\r\nquit\r\nstats\r\n');
       assert.match((await w.answer()).line, /^INSERTED/);
@@ -412,12 +412,12 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
   });
 }
 
-test('HF-4 tubes come and go over a store whose answers are late, out of order, or lost', async (t) => {
+test('HF-4 tubes are created and deleted on a store whose replies are late, out of order, or lost', async (t) => {
   const [backend] = storesOf(['fault+sqlite']);
   const server = await startBeanstalk({ backend });
   t.after(() => server.exit || stopServer(server));
   const c = await Beanstalk.connect(server.beanstalk);
-  /** Again, while the store does not answer; what was done already is found so. */
+  /** Repeats the command while the store does not answer; the first attempt may have succeeded. */
   const insist = async (command, wanted) => {
     const line = await until(command, async () => {
       const said = await c.line(command);
@@ -430,7 +430,7 @@ test('HF-4 tubes come and go over a store whose answers are late, out of order, 
     const id = await until('it is put', () => c.put('x').catch((error) => (/INTERNAL_ERROR/.test(error.message) ? null : Promise.reject(error))));
     await insist(`delete ${id}`, /^(DELETED|NOT_FOUND)$/);
   }
-  // One whose end the store did not take stays; most are gone.
+  // A tube whose deletion failed in the store is kept; most are deleted.
   await insist('use default', /^USING/);
   const api = new Client(server);
   const left = async () => (await api.get('/v1/queues?limit=1000')).json.queues.filter((one) => one.name.startsWith('brief-'));
@@ -440,7 +440,7 @@ test('HF-4 tubes come and go over a store whose answers are late, out of order, 
   await stopServer(server);
 });
 
-test('HF-4 a client that does not read is not read from, and is dropped', async () => {
+test('HF-4 the server does not read from a client that does not read, and closes it', async () => {
   const server = await startBeanstalk({ backend: 'memory', args: ['--timeouts-write-ms', '500', '--limits-write-buffer-bytes', '64KiB'], env: leanSanitizer });
   const c = await Beanstalk.connect(server.beanstalk);
   await c.put('z'.repeat(60_000));
@@ -448,7 +448,7 @@ test('HF-4 a client that does not read is not read from, and is dropped', async 
   const slow = net.connect(server.beanstalk, '127.0.0.1');
   slow.on('error', () => {});
   slow.pause();
-  const asked = 'peek-ready\r\n'.repeat(20_000); // 1.2 GB of answers
+  const asked = 'peek-ready\r\n'.repeat(20_000); // 1.2 GB of replies
   slow.write(asked);
   await until('it is here', async () => (await c.stats('stats'))['total-connections'] === '2');
   await until('it is dropped', async () => (await c.stats('stats'))['current-connections'] === '1');
@@ -485,7 +485,7 @@ test('HF-4 10,000 connections wait; each put wakes exactly one', async () => {
   await stopServer(server);
 });
 
-test('HF-4 SIGTERM: puts are refused, answers are given, those who wait are let go', async () => {
+test('HF-4 SIGTERM: puts are refused, pending replies are sent, waiting clients are closed', async () => {
   const server = await startBeanstalk({ backend: 'sqlite' });
   const [c, idle, w] = [await Beanstalk.connect(server.beanstalk), await Beanstalk.connect(server.beanstalk), await Beanstalk.connect(server.beanstalk)];
   await c.put('x');
@@ -499,7 +499,7 @@ test('HF-4 SIGTERM: puts are refused, answers are given, those who wait are let 
   await stopServer(server);
 });
 
-test('HF-4 SIGUSR1 is drain mode: no puts, everything else', async () => {
+test('HF-4 SIGUSR1 starts drain mode: only puts are refused', async () => {
   const server = await startBeanstalk({ backend: 'memory' });
   const c = await Beanstalk.connect(server.beanstalk);
   const id = await c.put('x');
@@ -531,7 +531,7 @@ test('HF-4 a Unix socket, and no HTTP at all', async () => {
   await stopServer(server);
 });
 
-test('HF-4 what is put survives a crash, and what was reserved is ready at once', only('knows_its_death'), async () => {
+test('HF-4 jobs survive a crash, and reserved jobs are ready at once', only('knows_its_death'), async () => {
   const server = await startBeanstalk({ backend: 'sqlite' });
   let c = await Beanstalk.connect(server.beanstalk);
   await c.ask('use t');
@@ -578,7 +578,7 @@ describe('a link named beanstalkd', () => {
     return { c, stop };
   };
 
-  test('HF-4 -h and -v say what they say and end; what is wrong is refused', async () => {
+  test('HF-4 -h and -v print their text and exit; wrong options are refused', async () => {
     const help = await run(['-h']);
     assert.equal(help.code, 0);
     assert.match(help.out, /^Use: beanstalkd/);
@@ -588,10 +588,10 @@ describe('a link named beanstalkd', () => {
     assert.equal((await run(['-z', 'many'])).code, 2);
     assert.equal((await run(['word'])).code, 2);
     assert.match((await run(['-l', '0.0.0.0'])).err, /loopback/);
-    assert.match((await run(['-u', 'nobody-of-this-name'])).err, /no user/);
+    assert.match((await run(['-u', 'no-such-user-here'])).err, /no user/);
   });
 
-  test('HF-4 without -b jobs are in memory; -z bounds them; -n -c -V -F -f are taken', async () => {
+  test('HF-4 without -b jobs are in memory; -z limits them; -n -c -V -F -f are accepted', async () => {
     const { c, stop } = await start(['-l', '127.0.0.1', '-z', '10', '-n', '-c', '-V', '-F', '-f', '100', '-s', '4096']);
     assert.equal((await c.stats('stats'))['max-job-size'], '10');
     await c.put('0123456789');
@@ -599,7 +599,7 @@ describe('a link named beanstalkd', () => {
     assert.equal(await stop(), 0);
   });
 
-  test('HF-4 with -b they survive', async () => {
+  test('HF-4 with -b jobs survive a restart', async () => {
     const dir = temporaryDirectory();
     const first = await start(['-b', dir]);
     const id = await first.c.put('kept');

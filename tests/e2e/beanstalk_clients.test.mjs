@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-4: other people's clients, from npm and from Debian, do a worker's day against us, unchanged.
+// HF-4: unchanged third-party clients, from npm and from Debian, use every command that a worker needs.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -14,7 +14,7 @@ const clients = path.resolve(path.dirname(new URL(import.meta.url).pathname), '.
 const require = createRequire(path.join(clients, 'package.json'));
 assert.ok(existsSync(path.join(clients, 'node_modules')), 'npm ci --prefix tests/clients has not run');
 
-describe("other people's clients", () => {
+describe('third-party clients', () => {
   let server, host, port;
   before(async () => {
     server = await startBeanstalk({ backend: 'sqlite' });

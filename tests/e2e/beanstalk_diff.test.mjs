@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-4: the same commands to beanstalkd and to us, with the same answers. Seeded: HF_SEED repeats a
-// run, HF_BEANSTALK_COMMANDS makes it longer. What differs on purpose is in docs/apis/beanstalk.md;
-// here each of those differences is one line of `same`.
+// HF-4: beanstalkd and Holdfast get the same commands and must give the same replies. HF_SEED repeats a run;
+// HF_BEANSTALK_COMMANDS makes it longer. Intended differences are listed in docs/apis/beanstalk.md; each of them is one
+// line of `same` here.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
@@ -36,14 +36,14 @@ const MALFORMED = [
   '', ' ', 'PUT 1 1 1 1', 'Reserve', ' stats', '\0', 'stats\0', 'use a\0b', 'hello', '\n', 'use a\n', `z${'y'.repeat(400)}`,
 ];
 
-/** Both servers with the same connections, and jobs known by the order in which they were put. */
+/** Both servers with the same connections; jobs are identified by the order of their puts. */
 class Pair {
   constructor(theirs, ours, next) {
     Object.assign(this, { ports: [theirs, ours], next, jobs: [], conns: [], log: [], tick: 0, polls: 0 });
   }
   async open(i) {
     this.conns[i] = await Promise.all(this.ports.map((port) => Beanstalk.connect(port)));
-    // A connection that begins with an unknown command is closed here, and not there.
+    // Holdfast closes a connection whose first command is unknown; beanstalkd does not.
     this.compare('list-tube-used', await Promise.all(this.conns[i].map((side) => side.ask('list-tube-used'))));
     this.conns[i].waiting = false;
     this.conns[i].reserved = [];
@@ -60,7 +60,7 @@ class Pair {
     return this.jobs[from + Math.floor(this.next() * (this.jobs.length - from))].ids;
   }
 
-  /** [what is sent to them, what is sent to us]. */
+  /** [bytes for beanstalkd, bytes for Holdfast]. */
   command(conn) {
     const { pick, chance } = this;
     const both = (text) => [`${text}\r\n`, `${text}\r\n`];
@@ -93,7 +93,7 @@ class Pair {
       [4, () => both(`stats-tube ${tube()}`)],
       [2, () => both('list-tubes')],
       [2, () => both(pick(['list-tube-used', 'list-tubes-watched']))],
-      [2, () => both(`pause-tube ${pick([...KEPT, 'nobody'])} ${chance(60) ? 0 : 1000}`)],
+      [2, () => both(`pause-tube ${pick([...KEPT, 'unused'])} ${chance(60) ? 0 : 1000}`)],
       [8, () => both(pick(MALFORMED))],
     ];
     let at = this.next() * kinds.reduce((sum, [weight]) => sum + weight, 0);
@@ -104,7 +104,7 @@ class Pair {
     return this.jobs.find((job) => job.ids[side] === id);
   }
 
-  /** What the answer says, with ids as places in the list of jobs and lists in order. */
+  /** The reply, with ids replaced by positions in the list of jobs, and lists sorted. */
   plain(side, text, { line, data, tail }) {
     const inserted = line.match(/^INSERTED (\d+)$/);
     if (inserted) return ['INSERTED'];
@@ -125,7 +125,7 @@ class Pair {
       delete f.age;
     } else if (text.startsWith('stats-tube')) {
       delete f['pause-time-left'];
-      // A tube that nobody keeps ends at once there, within a second here; so do its counts.
+      // beanstalkd deletes an unused tube and its counts at once, Holdfast within a second.
       if (!KEPT.includes(f.name)) for (const key of ['total-jobs', 'cmd-delete', 'cmd-pause-tube', 'pause']) delete f[key];
     } else {
       for (const key of ['pid', 'version', 'rusage-utime', 'rusage-stime', 'uptime', 'id', 'os', 'binlog-max-size', 'cmd-stats', 'total-connections']) delete f[key];
@@ -149,7 +149,7 @@ class Pair {
     assert.deepEqual(ours, theirs, `seed ${seed}, command ${this.tick}: ours, then theirs\n${this.log.slice(-(process.env.HF_LOG ?? 25)).join('\n')}`);
   }
 
-  /** Times pass between the two answers. */
+  /** Time passes between the two replies. */
   near(text, answers) {
     if (!text.startsWith('stats-') || !answers.every((a) => a.data)) return;
     const [theirs, ours] = answers.map((a) => fieldsOf(a.data));
@@ -167,7 +167,7 @@ class Pair {
     return got;
   }
 
-  /** Whoever waits gets its job from both, or from neither. */
+  /** A waiting connection gets its job from both servers, or from neither. */
   async wakes() {
     for (const conn of this.conns) {
       if (!conn.waiting) continue;
@@ -194,7 +194,7 @@ class Pair {
     }
   }
 
-  /** The jobs it had reserved are ready again. */
+  /** The jobs that the connection had reserved become ready again. */
   async reconnect(i) {
     const open = this.conns.length;
     await Promise.all(this.conns[i].map((side) => side.close()));
@@ -218,7 +218,7 @@ describe(`beanstalkd and us (seed ${seed})`, () => {
     if (ours) await stopServer(ours);
   });
 
-  test(`HF-4 ${commands} random commands have the same answers`, async () => {
+  test(`HF-4 ${commands} random commands get the same replies`, async () => {
     const pair = new Pair(theirs.port, ours.beanstalk, random(seed));
     for (let i = 0; i < 4; i++) await pair.open(i);
     for (const tube of KEPT) pair.compare('watch', await Promise.all(pair.conns[0].map((side) => side.ask(`watch ${tube}`))));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-19: what is no client of beanstalkd runs nothing on its port, and what is no HTTP runs nothing on the
-// port of HTTP; a command that is begun and never completed is not held for ever.
+// HF-19: bytes of other protocols run no command on the port of beanstalk and no request on the port of HTTP; a command
+// that is never completed is not kept for ever.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
@@ -9,7 +9,7 @@ import { Beanstalk, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
 import { logged, stopServer, until } from './lib/server.mjs';
 
-/** What would run if the bytes before it were skipped. */
+/** Commands that would run if the bytes before them were skipped. */
 const COMMANDS = '\r\nput 0 0 60 6\r\nforged\r\nreserve-with-timeout 0\r\ndelete 1\r\nkick 10\r\npause-tube default 3600\r\n';
 const request = (line, body = COMMANDS) => `${line}\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
 const bytes = (...list) => Buffer.from(list).toString('latin1');
@@ -26,7 +26,7 @@ const HTTP = {
   'HTTP/2': `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${COMMANDS}`,
   'lines that end in LF': `POST / HTTP/1.1\nHost: a\n\n${COMMANDS}`,
   'a long path': request(`POST /${'a'.repeat(3000)} HTTP/1.1`),
-  // A page of the same origin (a name that was made to point here) chooses the method.
+  // A page of the same origin (whose name now resolves to this address) chooses the method.
   ...Object.fromEntries(
     ['use', 'watch', 'ignore', 'put', 'reserve', 'reserve-with-timeout', 'delete', 'kick', 'peek', 'stats', 'list-tubes', 'pause-tube', 'quit', 'use-x', 'XPUT'].map((method) => [`the method ${method}`, request(`${method} /x HTTP/1.1`)]),
   ),
@@ -55,7 +55,7 @@ const UNKNOWN = {
   'a zero byte': ['stats\0', 'BAD_FORMAT'],
 };
 
-/** All that the server answers until it closes. Pieces are given to the socket one by one. */
+/** Everything that the server replies until it closes. The pieces are written to the socket one by one. */
 function exchange(port, pieces) {
   return new Promise((resolve, reject) => {
     const socket = net.connect(port, '127.0.0.1').setNoDelay(true);
@@ -120,10 +120,10 @@ describe('other protocols on the port of beanstalk', () => {
     });
   }
 
-  test('HF-19 an unknown first line is answered as beanstalkd answers it, and nothing behind it runs', async () => {
+  test('HF-19 an unknown first line gets the reply of beanstalkd, and nothing after it runs', async () => {
     for (const [name, [line, answer]] of Object.entries(UNKNOWN)) {
       const text = `${line}${COMMANDS}`;
-      // Only bytes that are not read when the server closes could make the client lose the answer.
+      // The client could lose the reply only if bytes were unread when the server closes.
       assert.equal(await exchange(server.beanstalk, [`${line}\r\n`]), `${answer}\r\n`, name);
       for (const pieces of [[text], [...text], [text.slice(0, 1), text.slice(1)]]) assert.match(await exchange(server.beanstalk, pieces), new RegExp(`^(${answer}\r\n)?$`), name);
       await untouched();
@@ -131,14 +131,14 @@ describe('other protocols on the port of beanstalk', () => {
     await until('all are counted', async () => (await counted('unknown')) === Object.keys(UNKNOWN).length * 4);
   });
 
-  test('HF-19 the log says so once a minute, without anything that was sent', async () => {
+  test('HF-19 the log reports it once a minute, without the bytes that were sent', async () => {
     await logged(server, /beanstalk_cross_protocol/);
     const minutes = (Date.now() - began) / 60_000;
     assert.ok(server.stderr.match(/beanstalk_cross_protocol/g).length <= 1 + minutes);
     assert.doesNotMatch(server.stderr, /forged|Content-Type|aaaa/);
   });
 
-  test('HF-19 unusual first commands are commands', async () => {
+  test('HF-19 unusual first commands are accepted', async () => {
     for (const [line, answer] of [
       ['use /x', 'USING /x'],
       ['use HTTP/1.1', 'USING HTTP/1.1'],
@@ -169,7 +169,7 @@ describe('other protocols on the port of HTTP', () => {
     if (server) await stopServer(server);
   });
 
-  test('HF-19 beanstalk, TLS and HTTP/2 are refused, and no request behind them is run', async () => {
+  test('HF-19 beanstalk, TLS and HTTP/2 are refused, and no request after them runs', async () => {
     const body = '{"payload":2}';
     const smuggled = `\r\nPOST /v1/queues/default/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
     for (const first of ['put 0 0 60 6\r\nforged\r\n', 'reserve\r\n', 'delete 1\r\n', 'stats\r\n', 'quit\r\n', 'use /x\r\n', ...Object.values(BINARY), 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n']) {
@@ -199,12 +199,12 @@ describe('incomplete commands', () => {
     if (server) await stopServer(server);
   });
 
-  test('HF-19 lines and bodies that do not come to their end are given up; idle and waiting clients stay', async () => {
+  test('HF-19 clients with incomplete lines and bodies are closed; idle and waiting clients stay', async () => {
     const [idle, used, waits] = await Promise.all([1, 2, 3].map(() => Beanstalk.connect(server.beanstalk)));
     assert.equal(await used.line('list-tube-used'), 'USING default');
     waits.write('reserve\r\n');
     await until('it waits', async () => (await control.stats('stats'))['current-waiting'] === '1');
-    waits.write('use half a li'); // behind the reserve it is not read, so it cannot be late
+    waits.write('use half a li'); // input after the reserve is not read, so it cannot be late
     const halves = ['p', 'put 0 0 60 1', 'use a\r', 'x'.repeat(500), 'GET / HTTP/1.1', 'put 0 0 60 5\r\nabc', 'put 0 0 60 5\r\nabcde', 'put 0 0 60 5\r\nabcde\r', 'put 0 0 60 9999999\r\nabc', 'list-tube-used\r\nput 0 0 60 5\r\nabc', 'list-tube-used\r\nuse'];
     const slow = await Promise.all(halves.map(async (half) => {
       const w = await Beanstalk.connect(server.beanstalk);
@@ -222,11 +222,11 @@ describe('incomplete commands', () => {
     assert.equal(waits.ended, false);
     await control.put('x');
     assert.match((await waits.answer()).line, /^RESERVED /);
-    await waits.closed; // now the rest of its line is awaited
+    await waits.closed; // now the server waits for the rest of its line
     await Promise.all([idle.close(), used.close()]);
   });
 
-  test('HF-19 the jobs of a client that is given up are ready again', async () => {
+  test('HF-19 the jobs of a client that is closed become ready again', async () => {
     const w = await Beanstalk.connect(server.beanstalk);
     await w.ask('use held');
     await w.ask('watch held');
@@ -248,7 +248,7 @@ describe('commands that take their time', () => {
     if (server) await stopServer(server);
   });
 
-  /** A connection that sends so much and nothing more: the server's clock, which closes it when the limit is over. */
+  /** A connection that sends this text and nothing more: the server closes it when the time limit has passed. */
   const begun = async (text) => {
     const w = await Beanstalk.connect(server.beanstalk);
     w.write(text);
@@ -256,9 +256,9 @@ describe('commands that take their time', () => {
   };
 
   /**
-   * attempt(w, pace) calls pace() each time it has done something, and resolves to whether the server let it come to
-   * its end. A client that the server rightly gives up, because one of the two was not scheduled for long, proves
-   * nothing and tries again.
+   * attempt(w, pace) calls pace() after each step, and resolves to whether the server let it finish. If the server
+   * closed the client correctly, because one of the two processes did not run for a long time, the attempt proves
+   * nothing and is repeated.
    */
   const isServed = async (limitMs, attempt) => {
     for (let tries = 1; ; tries++) {
@@ -274,9 +274,9 @@ describe('commands that take their time', () => {
     }
   };
 
-  test('HF-19 lines that follow each other without a pause are not late', () =>
+  test('HF-19 lines without pauses between them are not late', () =>
     isServed(headMs, async (w, pace) => {
-      // There is always a part of a line, and it is never the same one.
+      // There is always an incomplete line, and each time another one.
       w.write('list-tube-used\r\nlist-tu');
       const late = await begun('use ');
       while (!late.ended) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `make bench-peers` is made of: the load generator against our own server, beanstalkd and the server
-// that does nothing; its protocols against a server that says nonsense; and the report.
+// The parts of `make bench-peers`: the load generator with Holdfast, beanstalkd and a server that does nothing; its
+// protocols with a server that sends invalid replies; and the report.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ function peerload(...args) {
   });
 }
 
-/** `count` jobs in, of which all but `backlog` are out again, however slow the machine is. */
+/** `count` jobs are put, and all except `backlog` are taken out again, also on a slow machine. */
 async function cycle(count, backlog, ...args) {
   const { status, figures, stderr } = await peerload(...args, '--count', count, '--backlog', backlog);
   assert.equal(status, 0, stderr);
@@ -56,7 +56,7 @@ describe('the load generator', () => {
   ];
 
   for (const [name, protocol, port] of speakers) {
-    test(`${name}: exactly as many jobs as were asked for, with priorities and delays`, async () => {
+    test(`${name}: exactly the requested number of jobs, with priorities and delays`, async () => {
       const queue = `${name}-count`;
       const fill = (...args) => peerload('--protocol', protocol, '--port', port(), '--queue', queue, '--producers', 3, '--depth', 50, '--pids', server.pid, ...args);
       const ready = await fill('--count', 500, '--priorities', 1000);
@@ -72,7 +72,7 @@ describe('the load generator', () => {
       test(`${name}: put, reserve, delete, ${depth} at a time`, async () => {
         const queue = `${name}-cycle-${depth}`;
         const { jobs } = await cycle(400, 100, '--protocol', protocol, '--port', port(), '--queue', queue, '--producers', 2, '--consumers', 2, '--depth', depth);
-        const left = await counts(queue); // the API removes a queue of its own that is empty
+        const left = await counts(queue); // the API removes an empty queue that it created
         assert.ok((left?.ready ?? 0) + (left?.running ?? 0) <= 400 - jobs, JSON.stringify(left));
       });
   }
@@ -88,7 +88,7 @@ describe('the load generator', () => {
     assert.equal(figures.jobs, 100);
   });
 
-  test('beanstalkd and the null server, with the same words', async () => {
+  test('beanstalkd and the null server, with the same options', async () => {
     for (const port of [theirs.port, nothing.port])
       for (const depth of [1, 20])
         await cycle(400, 100, '--protocol', 'beanstalk', '--port', port, '--queue', `q${depth}`, '--producers', 2, '--consumers', 2, '--depth', depth);
@@ -99,7 +99,7 @@ describe('the load generator', () => {
     connection.close();
   });
 
-  test('an answer that is none ends the run with a sentence', async () => {
+  test('an invalid reply ends the run with a message', async () => {
     const liar = net.createServer((socket) => socket.on('error', () => {}).on('data', () => socket.write('-ERR no such thing at all\r\n\r\n'))).listen(0, '127.0.0.1');
     await new Promise((resolve) => liar.once('listening', resolve));
     for (const protocol of ['beanstalk', 'redis-list', 'redis-stream', 'nats', 'http']) {
@@ -138,7 +138,7 @@ function figuresOf() {
   };
 }
 
-test('a run that is ended leaves no program behind', async () => {
+test('an interrupted run leaves no process', async () => {
   const folder = temporaryDirectory();
   const load = path.join(folder, 'peerload'); // one that would never end
   writeFileSync(load, '#!/bin/sh\necho $$ > "$0.pid"\nexec sleep 600\n', { mode: 0o755 });
@@ -172,10 +172,10 @@ describe('the report', () => {
     assert.deepEqual([goal('W5', 'bytes').value, goal('W5', 'bytes').reached], [301, false]);
     assert.deepEqual([goal('W6', 'Redis').value, goal('W6', 'Redis').reached], [0.5, true]);
     assert.deepEqual([goal('W6', 'fdatasync').value.toFixed(3), goal('W6', 'fdatasync').reached], ['0.968', true]);
-    assert.equal(goal('W3', 'Redis'), undefined); // not measured, not told
+    assert.equal(goal('W3', 'Redis'), undefined); // not measured, not reported
   });
 
-  test('the table says what was measured, what bound it, and where we lose', () => {
+  test('the table shows what was measured, what limited it, and where other servers are faster', () => {
     const text = reportText(figuresOf());
     assert.match(text, /^\| Holdfast, beanstalk port \| 40\.0k \[4\.00\] \| 40\.0k \[4\.00\] \| 0\.96 \| 301 \| 300 \/ 600 \|$/m);
     assert.match(text, /^\| BullMQ \| – \| 90\.0k \[30\.0\] c \|/m);
@@ -189,7 +189,7 @@ describe('the report', () => {
     assert.match(text, /Medians of 3 rounds of 3 s.*p50 150 us/);
   });
 
-  test('only what is between the markers changes, and charts go beside the page', () => {
+  test('only the text between the markers changes, and charts are written next to the page', () => {
     const page = 'before\n<!-- peers: begin -->\nold\n<!-- peers: end -->\nafter\n';
     assert.equal(replaceBetween(page, 'new\n'), 'before\n<!-- peers: begin -->\nnew\n<!-- peers: end -->\nafter\n');
     assert.throws(() => replaceBetween('no markers', 'x'), /has no/);

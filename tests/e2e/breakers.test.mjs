@@ -93,13 +93,13 @@ onStores('PDQ-9 named breakers', stores, { args: ['--test-clock'], env }, (use) 
     assert.equal((await api.get('/v1/breakers/a')).status, 404);
   });
 
-  test('those without settings are dropped when they are unused for a week; others stay', async () => {
+  test('breakers without settings are dropped after a week without use; others stay', async () => {
     const { api } = use;
     assert.equal((await api.post('/v1/breakers/old/allow')).status, 200);
     assert.equal((await api.put('/v1/breakers/kept', { failure_threshold: 9 })).status, 201);
     await advance(7 * 24 * 3600_000);
     await until('it is dropped', async () => {
-      await advance(3600_000); // another pass, should the store not have answered the last one
+      await advance(3600_000); // another pass, in case the store did not answer the last one
       return (await api.get('/v1/breakers/old')).status === 404;
     });
     assert.equal((await api.get('/v1/breakers/kept')).status, 200);

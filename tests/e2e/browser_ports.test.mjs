@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-19: what Chromium can be made to send to the ports of the server. Pages of other sites, and a page whose own name
-// points to the beanstalk port, use every way a page has to send a request; nothing is run and nothing is consumed.
+// HF-19: requests that pages can make Chromium send to the ports of the server. Pages of other sites, and a page whose name
+// resolves to the beanstalk port, use every way to send a request; nothing runs and nothing is consumed.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import net from 'node:net';
@@ -14,16 +14,16 @@ import { startServer, stopServer, until } from './lib/server.mjs';
 
 const flags = [
   '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
-  // Names of others that point here, as DNS rebinding makes them.
+  // Names of other sites that resolve to this address, as with DNS rebinding.
   '--host-resolver-rules=MAP evil.example 127.0.0.1, MAP jobs.example 127.0.0.1',
-  // The browser's own protection must not be what makes this pass.
+  // The test must not pass only because of the browser's own protection.
   '--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests,PrivateNetworkAccessSendPreflights,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable',
   '--ignore-certificate-errors',
 ];
 
 const commands = '\r\nput 0 0 60 6\r\nforged\r\nreserve-with-timeout 0\r\ndelete 1\r\nkick 10\r\npause-tube default 3600\r\nuse forged\r\nwatch forged\r\n';
 
-/** Every way to send a request, run in a page as way(url, body). None of them waits for an answer. */
+/** Every way to send a request, called in a page as way(url, body). None of them waits for a reply. */
 const posts = {
   'fetch, no-cors': (url, body) => void fetch(url, { method: 'POST', mode: 'no-cors', body }).catch(() => {}),
   'fetch, cors, plain text': (url, body) => void fetch(url, { method: 'POST', headers: { 'content-type': 'text/plain' }, body }).catch(() => {}),
@@ -79,7 +79,7 @@ const tls = {
   'a WebSocket over TLS': (url) => void (new WebSocket(url.replace(/^http:/, 'wss:')).onerror = () => {}),
 };
 
-/** Between the browser and a port of the server: what went either way, by connection. */
+/** A proxy between the browser and a port of the server, which records both directions of each connection. */
 class Tap {
   constructor(port) {
     this.connections = [];
@@ -103,10 +103,10 @@ class Tap {
     });
   }
   #count = (text, pattern) => text.match(pattern)?.length ?? 0;
-  /** Requests for this path, as far as they have come. */
+  /** The requests for this path that have arrived. */
   requests = (path) => this.connections.reduce((sum, { sent }) => sum + sent.split(` ${path}`).length - 1, 0);
   hellos = () => this.connections.filter(({ sent }) => sent.startsWith('\x16\x03')).length;
-  /** Everything that was sent has its answer, or its connection is closed by the server. */
+  /** Every request has its reply, or the server has closed its connection. */
   settled = () => this.connections.every(({ sent, answered, closed }) => closed || this.#count(answered, /^HTTP\/1\.1 (?!1)/gm) >= this.#count(sent, /^\S+ \S+ HTTP\/1\.1\r$/gm));
   answers = () => this.connections.map(({ answered }) => answered).join('');
   statuses = () => [...new Set(this.connections.flatMap(({ answered }) => [...answered.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map(([, status]) => Number(status))))];
@@ -125,7 +125,7 @@ describe('Chromium against every port', () => {
     await opened.goto(address);
     return opened;
   };
-  /** What a job, a message, an item or a tube that somebody made or took would change. */
+  /** State that would change if a request created or took a job, a message, an item or a tube. */
   const everything = async () => {
     const jobs = (await api.get('/v1/jobs?limit=1000')).json.jobs.map(({ seq, queue, state, attempts }) => [seq, queue, state, attempts]);
     const queues = (await api.get('/v1/queues?limit=1000')).json.queues.map(({ name, paused, counts }) => [name, paused, counts]);
@@ -154,7 +154,7 @@ describe('Chromium against every port', () => {
     assert.deepEqual(await everything(), before);
   };
   const requested = (wire, path) => wire.requests(path);
-  const greeted = (wire) => wire.hellos();
+  const sentHello = (wire) => wire.hellos();
 
   before(async () => {
     strangers = http.createServer((request, response) => {
@@ -189,12 +189,12 @@ describe('Chromium against every port', () => {
     const wire = await tap(server.beanstalk);
     for (const origin of origins()) {
       await tryAll(origin, { ...posts, ...gets }, wire, [`http://127.0.0.1:${wire.port}/x`], requested);
-      await tryAll(origin, tls, wire, [`http://127.0.0.1:${wire.port}/x`], greeted);
+      await tryAll(origin, tls, wire, [`http://127.0.0.1:${wire.port}/x`], sentHello);
     }
     assert.equal(wire.answers(), '');
   });
 
-  test('HF-19 a page whose name points to the beanstalk port, with methods that are commands, runs nothing there', async () => {
+  test('HF-19 a page whose name resolves to the beanstalk port runs nothing there, even with methods that are commands', async () => {
     const wire = await tap(server.beanstalk);
     const own = `http://evil.example:${wire.port}/`;
     const before = await everything();
@@ -225,7 +225,7 @@ describe('Chromium against every port', () => {
       for (const origin of origins()) {
         await tryAll(origin, gets, wire, consuming.map((path) => `http://${host}:${wire.port}${path}`), requested);
         await tryAll(origin, posts, wire, changing.map((path) => `http://${host}:${wire.port}${path}`), requested);
-        await tryAll(origin, tls, dark, [`http://${host}:${dark.port}/v1/queues`], greeted);
+        await tryAll(origin, tls, dark, [`http://${host}:${dark.port}/v1/queues`], sentHello);
       }
       assert.deepEqual(wire.statuses(), [403]);
       assert.deepEqual(dark.statuses(), [400]);

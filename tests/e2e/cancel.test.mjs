@@ -102,7 +102,7 @@ onStores('cancel', ['memory', 'sqlite'], {}, (use) => {
     problem(await api.post(`/v1/queues/${job.queue}/requeue`, { force: true }), 422, 'unknown_field');
   });
 
-  test('HF-21 a stream that listens keeps the job until it reports, or closes', async () => {
+  test('HF-21 a stream keeps the job until it is reported, or until the stream closes', async () => {
     const { api, server } = use;
     const queue = freshQueue();
     await api.put(`/v1/queues/${queue}`, { cancel_grace_ms: GRACE });
@@ -130,7 +130,7 @@ onStores('cancel', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(json.exceptions[0].error, 'timed out after 300 ms');
   });
 
-  test('HF-9 a job brings its own timeout_ms; an expired lease is lease_expired', async () => {
+  test('HF-9 a job can have its own timeout_ms; an expired lease is lease_expired', async () => {
     const { api } = use;
     const job = await running(api, { max_attempts: 1, lease_end: 'requeue_counted' }, { timeout_ms: 3600_000 }, { lease_ms: 100 });
     assert.equal(job.timeout_ms, 3600_000);

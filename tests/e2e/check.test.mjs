@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data directories that are damaged, or lack a part: serve, check, export and restore say what is wrong, and what can be
-// done about it is possible.
+// Data directories that are damaged or incomplete: serve, check, export and restore say what is wrong, and the repair
+// that they suggest works.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, cpSync, existsSync, openSync, readSync, readdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeSync } from 'node:fs';
@@ -57,7 +57,7 @@ async function mustCheck(data, code, pattern) {
   return result.stdout;
 }
 
-/** The server does not start; all that it said. */
+/** The server must not start; returns its output. */
 async function refusal(data) {
   let server;
   await startServer({ data, spawned: (s) => (server = s) }).then(() => assert.fail('it starts'), () => {});
@@ -65,7 +65,7 @@ async function refusal(data) {
   return server.stderr;
 }
 
-/** What the export of a directory said, and the payloads in it. */
+/** The output of an export of a directory, and the payloads in it. */
 async function exportOf(data) {
   const result = await run(['export', '--data', data]);
   const lines = result.stdout.split('\n').filter((line) => line).map((line) => JSON.parse(line));
@@ -73,7 +73,7 @@ async function exportOf(data) {
   return { ...result, jobs };
 }
 
-describe('a data directory of which a part is missing', () => {
+describe('an incomplete data directory', () => {
   let killed;
   before(async () => (killed = await killedStore()));
 
@@ -91,7 +91,7 @@ describe('a data directory of which a part is missing', () => {
     await mustCheck(data, GOOD, /no problems found/);
   });
 
-  test('the WAL, which alone says that there is a journal: it is read all the same', async () => {
+  test('the WAL, the only file that shows that there is a journal: the journal is read nevertheless', async () => {
     const data = copyOf(killed), target = path.join(temporaryDirectory(), 'restored');
     rmSync(`${database(data)}-wal`);
     const said = await mustCheck(data, GOOD, new RegExp(`^with them ${JOBS} jobs in 1 queue\n`, 'm'));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client commands against a live server: what they print, what they send, how they end.
+// The client commands with a running server: output, requests, exit status.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ const complaint = (result, pattern) => {
 };
 const jobOf = async (id) => (await api.get(`/v1/jobs/${id}`)).json;
 
-/** A command that goes on until told to stop. */
+/** A command that runs until it is stopped. */
 function follow(args) {
   const child = spawn(binary, args, { env: { ...process.env, HOLDFAST_SERVER: server.url }, stdio: ['ignore', 'pipe', 'pipe'] });
   const one = { stdout: '', stderr: '', child };
@@ -46,7 +46,7 @@ describe('client commands', () => {
     await stopServer(server);
   });
 
-  test('every client command of the help is tried here', async () => {
+  test('every client command in the help text is tested here', async () => {
     const { stdout } = await run(['help']);
     const listed = [...stdout.split('Commands that connect to a server:')[1].matchAll(/^  (\w+)/gm)].map((m) => m[1]);
     const here = readFileSync(new URL(import.meta.url), 'utf8');
@@ -55,21 +55,21 @@ describe('client commands', () => {
     assert.deepEqual(missing, []);
   });
 
-  test('backup and compact: the whole of it is in backup.test.mjs', async () => {
+  test('backup and compact: backup.test.mjs tests all of it', async () => {
     ended(await cli(['backup', `${temporaryDirectory()}/copy`]), REFUSED); // a server in memory
     ended(await cli(['backup']), USAGE);
     ended(await cli(['compact']), REFUSED);
     ended(await cli(['compact', 'a']), USAGE);
   });
 
-  test('export and import: the whole of it is in export.test.mjs', async () => {
+  test('export and import: export.test.mjs tests all of it', async () => {
     const q = freshQueue('export');
     await enqueue(api, q, { payload: 1 });
     const text = await cli(['export', '--queue', q]);
     ended(text, DONE);
     const back = await cli(['import', '-'], { input: text.stdout });
     ended(back, DONE);
-    assert.match(back.stdout, /^1 imported, 0 there already/); // here it is a job from elsewhere
+    assert.match(back.stdout, /^1 imported, 0 there already/); // here it is a job of another server
     ended(await cli(['import', 'a', 'b']), USAGE);
     ended(await cli(['export', 'a']), USAGE);
   });
@@ -165,7 +165,7 @@ describe('client commands', () => {
     ended(await cli(['workers', worker]), USAGE);
   });
 
-  test('PDQ-9 breakers: the whole of it is in breakers.test.mjs', async () => {
+  test('PDQ-9 breakers: breakers.test.mjs tests all of it', async () => {
     const name = freshQueue('target');
     ended(await cli(['breakers', 'set', name, '--failure-threshold', '3']), DONE);
     const listed = await cli(['breakers']);
@@ -178,7 +178,7 @@ describe('client commands', () => {
     ended(await cli(['breakers', 'open', name]), USAGE);
   });
 
-  test('PDQ-8 work: the whole of it is in the files work_*.test.mjs', async () => {
+  test('PDQ-8 work: the files work_*.test.mjs test all of it', async () => {
     const q = freshQueue();
     const { id } = await enqueue(api, q, { payload: { a: 1 } });
     ended(await cli(['work', q, '--once', '--', 'cat']), DONE);
@@ -201,7 +201,7 @@ describe('client commands', () => {
     const view = json(await cli(['kv', 'get', parts, '--json'])).keys[0];
     assert.deepEqual([view.key, view.value], [[stem, 7, true], [1, 2]]);
     assert.ok(Date.parse(view.expires_at) > Date.now() + 3000_000);
-    // Versions: only what is as it was seen.
+    // With a version: only if the key has not changed.
     const { version } = view;
     const taken = await cli(['kv', 'set', parts, '2', '--version', '0']);
     ended(taken, REFUSED);
@@ -511,7 +511,7 @@ describe('client commands', () => {
     ended(await cli(['events', '--events', 'nonsense']), REFUSED);
   });
 
-  test('text of jobs cannot steer a terminal', async () => {
+  test('text of jobs cannot control a terminal', async () => {
     const q = freshQueue();
     const nasty = '\u001b]0;title\u0007\u001b[2J\u009b31m\u202egnp.exe\r\n\u0000\u007f';
     await api.put(`/v1/queues/${q}`, { description: nasty.replace('\u0000', '') });
@@ -524,7 +524,7 @@ describe('client commands', () => {
       ended(result, DONE);
       assert.doesNotMatch(result.stdout + result.stderr, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/, args.join(' '));
     }
-    // On a terminal, --json must not steer it either, and means the same.
+    // On a terminal, --json must not control it either, and has the same content.
     const typed = await execute('script', ['-qec', `"${binary}" jobs ${made.id} --json --server ${server.url}`, '/dev/null']);
     ended(typed, 0);
     const line = typed.stdout.replace(/\r\n/g, '\n');
@@ -532,7 +532,7 @@ describe('client commands', () => {
     assert.equal(JSON.parse(line).payload, nasty);
   });
 
-  test('a server that is not there, or is none, or is full of itself', async () => {
+  test('a server that does not exist, is not Holdfast, or sends too much', async () => {
     for (const url of ['http://127.0.0.1:1', 'unix:/nonexistent/socket', 'http://localhost:1/']) {
       const result = await cli(['queues', '--server', url]);
       ended(result, UNREACHABLE);
@@ -558,7 +558,7 @@ describe('client commands', () => {
     ended(proxied, DONE);
   });
 
-  test('bench: sane figures, exit 0, its queue is gone', async () => {
+  test('bench: plausible figures, exit status 0, and its queue is deleted', async () => {
     for (const [mode, more] of [['enqueue', []], ['cycle', ['--batch', '20']], ['mixed', []], ['healthz', []], ['claim', ['--backlog', '500', '--jobs', '500', '--batch', '50']]]) {
       const result = await cli(['bench', '--mode', mode, '--connections', '8', ...(mode === 'claim' ? [] : ['--duration', '1s']), '--json', '--server-pid', String(server.pid), ...more]);
       ended(result, DONE);
@@ -586,7 +586,7 @@ describe('client commands', () => {
     ended(await cli(['bench', '--connections', '0']), USAGE);
   });
 
-  test('completion loads in bash and proposes', async () => {
+  test('the completion loads in bash and offers words', async () => {
     const file = path.join(temporaryDirectory(), 'completion.bash');
     writeFileSync(file, (await run(['completion', 'bash'])).stdout);
     const propose = async (words, current) => {
@@ -602,7 +602,7 @@ describe('client commands', () => {
 });
 
 describe('over a Unix socket', () => {
-  test('a whole life of a job, by option and by environment', async (t) => {
+  test('a job from enqueue to ack, with the address in an option and in the environment', async (t) => {
     const dir = temporaryDirectory();
     const socket = `unix:${dir}/holdfast.sock`;
     const own = await startServer({ backend: 'memory', listen: socket });

@@ -57,7 +57,7 @@ for (const [how, remove] of Object.entries(removals)) {
     ok(await api.post('/v1/queues/young/jobs', { payload: 'kept' }), 201);
     await remove(api, ids);
     await logged(server, /store_page_damaged.*page \d+ is damaged/);
-    // A list shows what has been applied; the server is there and goes on applying.
+    // A list shows the records that have been applied; the server runs and continues to apply.
     ok(await api.post('/v1/queues/young/jobs', { payload: 'later' }), 201);
     await until('the store has the later job', async () => ok(await api.get('/v1/jobs?queue=young')).jobs.length === 2);
     api.close();
@@ -105,7 +105,7 @@ test('HF-18 a job whose payload cannot be read leaves a damaged value at its key
   await stopServer(server);
 });
 
-test('HF-18 a payload that cannot be replaced is reported, and the server goes on and starts again', async () => {
+test('HF-18 a payload that cannot be replaced is reported, and the server continues and can be restarted', async () => {
   const { data, numbers } = await damagedStore();
   let server = await startServer({ data });
   let api = new Client(server);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PostgreSQL is the record, Redis lists dispatch ids: TF-2, TF-6, TF-7, with two servers and two real
-// Redis servers, which the tests stop and empty. Runs itself below scripts/with-postgres.
+// PostgreSQL stores the jobs, and lists in Redis dispatch their ids: TF-2, TF-6, TF-7, with two servers and two real
+// Redis servers, which the tests stop and empty. The file runs itself with scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -98,7 +98,7 @@ describe('dispatch', () => {
     const made = [];
     for (let i = 0; i < 6; i++) made.push(await create(apis[i % 2], { priority: i < 3 ? 'high' : 'low' }));
     for (const { id } of made) await queued(id);
-    // The leader's first look may push once more what the other node was about to.
+    // The first pass of the leader may push ids again that the other node was about to push.
     const once = (ids) => [...new Set(ids)].sort();
     assert.deepEqual(once(high.ids('high', 'tasks.high')), made.slice(0, 3).map(({ id }) => id).sort());
     assert.deepEqual(once(low.ids('low', 'tasks.low')), made.slice(3).map(({ id }) => id).sort());
@@ -175,33 +175,33 @@ describe('dispatch', () => {
     await finish(id);
   });
 
-  test('TF-2 the list of a queue goes with the queue', async () => {
+  test('TF-2 the list of a queue is deleted with the queue', async () => {
     const list = '{holdfast}:dispatch:low:passing';
     for (let i = 0; i < 20; i++) status(await apis[0].post('/v1/queues/passing/jobs', { payload: i }), 201);
     await until('the ids are listed', () => low.call('LLEN', list) === 20);
-    for (let i = 0; i < 20; i++) apis[0].post('/v1/queues/passing/jobs', { payload: i }).catch(() => {}); // on their way
+    for (let i = 0; i < 20; i++) apis[0].post('/v1/queues/passing/jobs', { payload: i }).catch(() => {}); // in progress
     status(await apis[0].delete('/v1/queues/passing'), 200);
     await until('no list is left', async () => {
-      await apis[0].delete('/v1/queues/passing'); // one that came behind the delete made it anew
+      await apis[0].delete('/v1/queues/passing'); // an enqueue after the delete may have created it again
       return low.call('EXISTS', list) === 0;
     });
   });
 
-  test('TF-6 pushes that are refused are not told once a job', async () => {
+  test('TF-6 refused pushes are not logged once per job', async () => {
     const list = '{holdfast}:dispatch:low:spoiled';
     low.call('SET', list, 'no list');
     const before = nodes[0].stderr.length;
     const failures = await metric(apis[0], 'holdfast_dispatch_push_failures_total');
     for (let i = 0; i < 10; i++) status(await apis[0].post('/v1/queues/spoiled/jobs', { payload: i }), 201);
     await until('all were refused', async () => (await metric(apis[0], 'holdfast_dispatch_push_failures_total')) >= failures + 40);
-    const told = (await until('it is told', () => nodes[0].stderr.slice(before).match(/dispatch_refused/g))).length;
-    assert.ok(told >= 1 && told < 10, `${told} lines for ten jobs`); // one that is taken in between begins anew
+    const told = (await until('it is logged', () => nodes[0].stderr.slice(before).match(/dispatch_refused/g))).length;
+    assert.ok(told >= 1 && told < 10, `${told} lines for ten jobs`); // after a push that succeeds, the next refusal is logged again
     low.call('DEL', list);
-    await until('they are listed after all', () => low.call('LLEN', list) >= 10);
+    await until('the ids are listed in the end', () => low.call('LLEN', list) >= 10);
     status(await apis[0].delete('/v1/queues/spoiled'), 200);
   });
 
-  test('TF-6 an id that is there twice runs once; whoever comes second is told', async () => {
+  test('TF-6 an id that is listed twice runs once; the second claim is refused', async () => {
     const { id } = await create(apis[0]);
     await queued(id);
     low.call('LPUSH', '{holdfast}:dispatch:low:tasks.low', JSON.stringify({ task_id: id }));
@@ -233,13 +233,13 @@ describe('dispatch', () => {
     for (let i = 0; i < 20; i++) ids.push((await create(apis[i % 2])).id);
     for (const id of ids) await queued(id);
     low.call('FLUSHALL');
-    await until('the list is made anew', () => low.ids('low', 'tasks.low').length === 20);
+    await until('the list is created again', () => low.ids('low', 'tasks.low').length === 20);
     assert.deepEqual(low.ids('low', 'tasks.low').sort(), [...ids].sort());
     for (const id of ids) assert.ok(low.pop('low', 'tasks.low'), id);
     for (const id of ids) await finish(id);
   });
 
-  test('TF-7 without Redis tasks stay PENDING, nothing is locked, and the other side works on', async () => {
+  test('TF-7 without Redis tasks stay PENDING, nothing is locked, and the other Redis server continues to work', async () => {
     await low.stop();
     await until('the outage is seen', async () => (await metric(apis[0], 'holdfast_dispatch_up{side="low"}')) === 0);
     const ids = [];
@@ -258,7 +258,7 @@ describe('dispatch', () => {
     assert.deepEqual((await listed('PENDING')).sort(), [...ids].sort());
     assert.equal((await listed('QUEUED')).filter((id) => ids.includes(id)).length, 0);
     assert.equal(locks(), 0, 'no transaction stands open');
-    // A worker that asks Holdfast itself needs no Redis.
+    // A worker that claims from Holdfast needs no Redis.
     const [held] = status(await apis[0].post('/api/tasks/claim', { priority: 'low' }), 200).tasks;
     status(await apis[0].post(`/api/tasks/${held.id}/complete`, { token: held.token }), 200);
     await low.start();
@@ -272,7 +272,7 @@ describe('dispatch', () => {
     assert.ok((await metric(apis[0], 'holdfast_dispatch_pushed_total')) > 0);
   });
 
-  test('TF-6 what a node that dies had not pushed, the other one pushes', async () => {
+  test('TF-6 a node pushes the ids that a killed node had not pushed', async () => {
     const ids = (await Promise.all(Array.from({ length: 40 }, (_, i) => create(apis[i % 2])))).map(({ id }) => id);
     await killServer(nodes[0]);
     for (const id of ids) await until(`${id} is QUEUED`, async () => (await word(id, apis[1])) === 'QUEUED', 60_000);
@@ -280,7 +280,7 @@ describe('dispatch', () => {
   });
 });
 
-test('dispatch needs PostgreSQL, and a URL of Redis', async () => {
+test('dispatch needs PostgreSQL and the URL of a Redis server', async () => {
   const wrong = async (args, words) => {
     await assert.rejects(startServer({ ...args }), (problem) => {
       assert.match(problem.message, words);

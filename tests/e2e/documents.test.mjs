@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What documents 000, 001 and 002 print and can be run, taken from their text and run as it is printed, except for host,
 // port and sample ids: KV-1 … KV-12 (001), ORC-1 … ORC-8 (000), PDQ-1, PDQ-6, PDQ-10, PDQ-12 (002). The JavaScript of
-// 001 runs in keyval-browser.test.mjs. The Python of 002 is about a program of its own: here its names are compared.
+// 001 runs in keyval-browser.test.mjs. The Python of 002 belongs to its own program: here its names are compared.
 import assert from 'node:assert/strict';
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ import { claimOne, enqueue, freshQueue, onStores } from './lib/suite.mjs';
 const run = promisify(execFile);
 const API = '/keyval/api';
 
-/** The members and the kinds of their values, however deep. */
+/** The members and the types of their values, at any depth. */
 const shapeOf = (value) => (Array.isArray(value) ? value.map(shapeOf) : value && typeof value === 'object' ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, shapeOf(one)])) : value === null ? 'null' : typeof value);
 
 onStores('document 001', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
@@ -101,7 +101,7 @@ test('KV-11 each YAML block of document 001 is a settings file', async () => {
   }
 });
 
-test('ORC-1 … ORC-8, ORC-14 every call that document 000 names is there', async (t) => {
+test('ORC-1 … ORC-8, ORC-14 every call that document 000 names exists', async (t) => {
   const server = await startServer({ backend: 'memory' });
   const api = new Client(server);
   t.after(async () => {
@@ -127,7 +127,7 @@ test('ORC-1 … ORC-8, ORC-14 every call that document 000 names is there', asyn
   for (const field of ['type', 'queue_id', 'batch_size', 'polling_interval', 'last_processed_item_id', 'last_fired_at', 'next_fire_at']) assert.ok(field in trigger, field);
 });
 
-test('PDQ-1 PDQ-6 the settings, priorities and environment of document 002 are taken as printed', () => {
+test('PDQ-1 PDQ-6 the settings, priorities and environment of document 002 are accepted as printed', () => {
   const text = documentText('002-queue-worker');
   const keys = [...text.matchAll(/^\| QUEUE_SETTINGS\.(\w+) \|/gm)].map(([, key]) => key);
   assert.equal(keys.length, 8);
@@ -164,7 +164,7 @@ onStores('document 002', ['memory', 'sqlite'], {}, (use) => {
     assert.equal((await api.get(`/v1/snapshot?queue=${queue}`)).json.depth, 0, 'purge() clears both queues');
   });
 
-  test('PDQ-12 each metric of its roadmap is there', async () => {
+  test('PDQ-12 each metric of its roadmap exists', async () => {
     const { api } = use;
     await enqueue(api, freshQueue(), { payload: 1 });
     const names = { queue_depth: 'holdfast_queue_depth', dequeue_latency_histogram: 'holdfast_dequeue_latency_seconds', job_processing_duration: 'holdfast_job_processing_seconds', job_failures_total: 'holdfast_job_failures_total', 'breaker_state_gauge{platform}': 'holdfast_breaker_state', redis_health: 'holdfast_redis_up' };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Export and import: everything a job has comes over, once; files that are cut or wrong are named;
-// a damaged store gives what is left of it and stays as it is.
+// Export and import: all fields of a job are transferred, once; incomplete and invalid files are reported; the export of
+// a damaged store contains what can be read, and does not change the store.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -29,7 +29,7 @@ async function exported(server, args = []) {
 const imported = (server, text, args = []) => cli(server, ['import', ...args], { input: text });
 const summary = (result) => result.stdout.trim().match(/^(\d+) imported, (\d+) there already, (\d+) skipped .*, (\d+) lines refused/)?.slice(1).map(Number);
 
-/** The bytes of the next payload of a queue, as a worker that asks for them gets them. */
+/** The bytes of the next payload of a queue, as a worker receives them. */
 async function payloadOf(api, queue) {
   const answer = await api.post(`/v1/queues/${queue}/claim`, {}, { headers: { accept: 'application/octet-stream' } });
   assert.equal(answer.status, 200, answer.text);
@@ -55,7 +55,7 @@ describe('export and import', () => {
   };
   const list = async (api, queue) => (await api.get(`/v1/jobs?queue=${encodeURIComponent(queue)}`)).json.jobs;
 
-  test('alert rules come over, secrets do not', async () => {
+  test('alert rules are transferred, secrets are not', async () => {
     const [loud, quiet] = [freshQueue('loud'), freshQueue('quiet')];
     const webhook = { url: 'https://hooks.example.com/in', secret: 'top s3cret' };
     assert.equal((await a.put(`/v1/alerts/${loud}`, { on: 'error_share', queue: `${loud}*`, percent: 40, window_ms: 90_000, min_ends: 7, webhook })).status, 201);
@@ -90,7 +90,7 @@ describe('export and import', () => {
     assert.doesNotMatch(second.stderr, /switched off/);
     assert.deepEqual([(await there(loud)).enabled, (await there(loud)).webhook.secret], [true, 'set']);
 
-    // A rule that the server does not take is a line that is refused; the rest goes on.
+    // A rule that the server refuses is a refused line; the rest is imported.
     const wrong = file((line) => (line.alert?.name === loud ? { alert: { ...line.alert, name: `${loud}-2`, on: 'nothing' } } : line));
     const third = await imported(to, wrong);
     ended(third, REFUSED);
@@ -98,7 +98,7 @@ describe('export and import', () => {
     for (const [api, names] of [[a, [loud, quiet]], [b, [loud, quiet]]]) for (const name of names) assert.equal((await api.delete(`/v1/alerts/${name}`)).status, 200);
   });
 
-  test('every field comes over', async () => {
+  test('every field is transferred', async () => {
     const q = freshQueue('all ü');
     const policy = { lease_ms: 5000, max_attempts: 4, backoff_ms: [7, 70], unique_mode: 'return', capacity: null, keep_dead: null, warn_depth: 9, description: 'für Aufträge' };
     assert.equal((await a.put(`/v1/queues/${encodeURIComponent(q)}`, policy)).status, 201);
@@ -125,7 +125,7 @@ describe('export and import', () => {
     for (const [name, value] of Object.entries(job)) assert.deepEqual(jb[name], value, name);
   });
 
-  test('KV-10 HF-16 keys, owners and what APIs keep about their queues come over; from a server and from its store', async (t) => {
+  test('KV-10 HF-16 keys, owners and the data that APIs keep about their queues are transferred, from a server and from its store', async (t) => {
     const source = await startServer();
     const target = await startServer({ backend: 'memory' });
     const [one, two] = [new Client(source), new Client(target)];
@@ -184,13 +184,13 @@ describe('export and import', () => {
     assert.deepEqual(triggers.map((other) => [other.name, other.queue_id, other.target_queue]), [[trigger.name, moved.id, 'work']]);
     assert.equal((await two.get('/v1/queues/messages')).json.owner, 'keyval');
 
-    // Again: what is there stays, also what was changed meanwhile.
+    // A second import changes nothing, also not what was changed since.
     await two.put('/v1/kv/keys/a', 'mine');
     const again = await imported(target, text);
     ended(again, DONE);
     assert.match(again.stdout, new RegExp(`^keys: 0 made, ${before.length} kept$`, 'm'));
     assert.equal((await two.get('/v1/kv/keys/a')).json.value, 'mine');
-    // Lines that are wrong are named, and the rest is taken.
+    // Invalid lines are reported, and the rest is imported.
     const wrong = text.replace('{"kv":{"key":["ü",0]', '{"kv":{"key":[]').replace('{"kv":{"key":["raw"]', '{"kv":{"kee":["raw"]').replace('{"kv":{"key":["big"]', '{"kv":{"key":["fresh"]');
     const refused = await imported(target, wrong);
     ended(refused, REFUSED);
@@ -200,7 +200,7 @@ describe('export and import', () => {
     ended(short, REFUSED);
     assert.match(short.stderr, /lines are missing/);
 
-    // The same of the store: with the journal in front of it, and after a clean end.
+    // The same from the store: with a journal that was not applied, and after a clean stop.
     one.close();
     await killServer(source);
     const withoutHead = (lines) => lines.slice(lines.indexOf('\n') + 1);
@@ -214,7 +214,7 @@ describe('export and import', () => {
     }
   });
 
-  test('payloads come over byte by byte', async () => {
+  test('payloads are transferred byte for byte', async () => {
     const bytes = Buffer.from(Array.from({ length: 512 }, (_, i) => (i * 7) % 256));
     const payloads = [
       ['{"n": 12345678901234567890123, "x":1.0e+2,  "s":"\\u00fc\\ud800"}', true],
@@ -247,8 +247,8 @@ describe('export and import', () => {
     }
   });
 
-  test('a dead job stays dead, counts go on, running ones become ready', async () => {
-    const q = freshQueue('fates');
+  test('a dead job stays dead, counts continue, running jobs become ready', async () => {
+    const q = freshQueue('outcomes');
     await a.put(`/v1/queues/${q}`, { max_attempts: 2, backoff_ms: [0] });
     const dead = await put(q, '{"payload":1}');
     for (let i = 0; i < 2; i++) {
@@ -287,7 +287,7 @@ describe('export and import', () => {
     assert.equal((await b.post(`/v1/jobs/${jobs[0].id}/requeue`)).status, 200);
   });
 
-  test('a file imported twice makes no second job', async () => {
+  test('a file that is imported twice creates no second job', async () => {
     const q = freshQueue('twice');
     for (let i = 0; i < 30; i++) await put(q, `{"payload":${i}}`);
     const text = await exported(from, ['--queue', q]);
@@ -304,7 +304,7 @@ describe('export and import', () => {
     assert.match(third.stderr, /^holdfast: line 10: a job of this id was imported before/m);
   });
 
-  test('queues that exist keep their policy, unless told otherwise; a paused one stays paused', async () => {
+  test('existing queues keep their policy unless requested otherwise; a paused one stays paused', async () => {
     const q = freshQueue('policy'), fresh = freshQueue('paused');
     await a.put(`/v1/queues/${q}`, { lease_ms: 7000 });
     await a.put(`/v1/queues/${fresh}`, { refuse_new: true });
@@ -339,13 +339,13 @@ describe('export and import', () => {
     assert.equal(jobs.payload, 0);
   });
 
-  test('an output is there when it is whole, and replaces nothing by accident', async () => {
+  test('an output file appears when it is complete, and does not replace a file by accident', async () => {
     const q = freshQueue('output'), file = path.join(temporaryDirectory(), 'out.ndjson');
     await put(q, '{}');
     writeFileSync(file, 'mine');
     const refused = await cli(from, ['export', '--output', file]);
     ended(refused, USAGE);
-    assert.match(refused.stderr, /is there already.*--force/);
+    assert.match(refused.stderr, /exists; give another name.*--force/);
     assert.equal(readFileSync(file, 'utf8'), 'mine');
     ended(await cli(from, ['export', '--output', file, '--force', '-q', q]), DONE);
     assert.equal(endOf(readFileSync(file, 'utf8')).jobs, 1);
@@ -359,7 +359,7 @@ describe('export and import', () => {
     ended(await cli(from, ['export', '--output', '/nowhere/at/all']), USAGE);
   });
 
-  test('a file that is cut off is told from a whole one', async () => {
+  test('a truncated file is distinguished from a complete one', async () => {
     const q = freshQueue('cut');
     for (let i = 0; i < 5; i++) await put(q, `{"payload":${i}}`);
     const text = await exported(from, ['--queue', q]);
@@ -380,7 +380,7 @@ describe('export and import', () => {
     assert.match(less.stderr, /should have 1 queues, 5 jobs, 0 schedules, 0 keys and 0 alert rules, but had 1, 4, 0, 0 and 0:/);
   });
 
-  test('lines that are wrong are named; the rest is imported', async () => {
+  test('invalid lines are reported; the rest is imported', async () => {
     const q = freshQueue('wrong');
     await put(q, '{"payload":1,"unique":"u"}');
     const text = await exported(from, ['--queue', q]);
@@ -404,10 +404,10 @@ describe('export and import', () => {
     const result = await imported(to, [head, queue, ...bad.map(([line]) => line), job, good, end, '{}'].join('\n'));
     ended(result, REFUSED);
     for (const [, pattern] of bad) assert.match(result.stderr, pattern);
-    assert.match(result.stderr, /line 17: it comes behind/);
+    assert.match(result.stderr, /line 17: it follows the line/);
     assert.deepEqual(summary(result).slice(0, 3), [2, 0, 0]);
     assert.deepEqual((await list(b, q)).find((j) => !j.unique).attributes, { imported_from: 'good', robot: 4 });
-    // Somebody else's unique key is never taken.
+    // A unique key that another job holds is never taken.
     const taken = await imported(to, [head, change({ id: 'z', unique: 'u' }), JSON.stringify({ end: { queues: 0, jobs: 1 } })].join('\n'));
     ended(taken, REFUSED);
     assert.match(taken.stderr, /line 2: .*unique key/);
@@ -417,13 +417,13 @@ describe('export and import', () => {
       assert.match(wrong.stderr, pattern);
     }
     ended(await cli(to, ['import', '/nowhere/at/all']), USAGE);
-    // A queue that cannot be made ends it, now and whenever it is tried again.
+    // A queue that cannot be created ends the import, now and at each repetition.
     const stopped = await imported(to, [head, JSON.stringify({ queue: { name: freshQueue('no'), policy: { capacity: -1 } } })].join('\n'));
     ended(stopped, REFUSED);
     assert.match(stopped.stderr, /stopped at line 2 after 0 jobs; put right what was refused/);
   });
 
-  test('an import that is interrupted goes on', async () => {
+  test('an interrupted import can be continued', async () => {
     const q = freshQueue('interrupted');
     for (let i = 0; i < 3; i++) await a.post(`/v1/queues/${q}/jobs`, Array.from({ length: 800 }, (_, n) => ({ payload: i * 800 + n })));
     const text = await exported(from, ['--queue', q]);
@@ -446,14 +446,14 @@ describe('export and import', () => {
     relay.close();
     relay.closeAllConnections();
     ended(cut, UNREACHABLE);
-    assert.match(cut.stderr, /stopped at line 1003 after 1000 jobs; the same command goes on/);
+    assert.match(cut.stderr, /stopped at line 1003 after 1000 jobs; the same command continues/);
     const on = await imported(to, text);
     ended(on, DONE);
     assert.deepEqual(summary(on), [400, 2000, 0, 0]);
     assert.equal((await b.get(`/v1/queues/${q}`)).json.counts.ready, 2400);
   });
 
-  test('a job too large for the server is named', async () => {
+  test('a job that is too large for the server is reported', async () => {
     const small = await startServer({ backend: 'memory', args: ['--limits-body-bytes', '20000', '--limits-large-body-bytes', '20000'] });
     const q = freshQueue('large');
     for (const size of [9000, 9000, 30000, 10]) await put(q, JSON.stringify({ payload: 'x'.repeat(size) }));
@@ -464,7 +464,7 @@ describe('export and import', () => {
     await stopServer(small);
   });
 
-  test('a job of an array can bring an idempotency key of its own', async () => {
+  test('a job of an array can have its own idempotency key', async () => {
     const q = freshQueue('keyed');
     const jobs = [{ payload: 1, idempotency_key: `${q}/1` }, { payload: 2, idempotency_key: `${q}/2` }];
     const first = (await a.post(`/v1/queues/${q}/jobs`, jobs)).json.jobs;
@@ -475,7 +475,7 @@ describe('export and import', () => {
     assert.deepEqual(other.map((j) => j.error.code), ['key_reused', 'invalid_field']);
   });
 
-  test('the route takes an array as well, and nothing but jobs', async () => {
+  test('the route also accepts an array, and nothing except jobs', async () => {
     const q = freshQueue('route');
     const jobs = [{ id: 'r1', queue: q, payload: 1, result: 1 }, { id: 'r2', queue: q, state: 'dead' }, { id: 'r3', queue: q, state: 'done', result_json: '{"n":\n1}' }, { id: 'r4', queue: q, state: 'cancelled' }, { id: 'r5', queue: q, state: 'done', result_json: '{' }, { id: 'r6', queue: q, state: 'done', result: 1, result_text: 'x' }];
     const many = await b.post('/v1/import', jobs);
@@ -507,7 +507,7 @@ describe('export of a store that no server uses', () => {
   const marker = (n) => `marker-${n}-`;
   const offline = (data, args = []) => run(['export', '--data', data, ...args]);
   const withoutHead = (text) => text.slice(text.indexOf('\n') + 1);
-  let killed, online, whole; // a store as kill -9 left it, with what its server had said before
+  let killed, online, whole; // a store after kill -9, and the export of its server before that
 
   before(async () => {
     killed = await startServer();
@@ -530,7 +530,7 @@ describe('export of a store that no server uses', () => {
     api.close();
   });
 
-  /** A copy to damage; `checkpointed`: after a server has folded the WAL into the database. */
+  /** A copy to damage; `checkpointed`: after a server has checkpointed the WAL. */
   function copyOf(directory) {
     const copy = path.join(temporaryDirectory(), 'data');
     cpSync(directory, copy, { recursive: true });
@@ -546,7 +546,7 @@ describe('export of a store that no server uses', () => {
     closeSync(fd);
   };
 
-  test('a running server is exported otherwise', async () => {
+  test('the store of a running server is exported through the server', async () => {
     const result = await offline(killed.data);
     ended(result, USAGE);
     assert.match(result.stderr, /in use by another holdfast process/);
@@ -554,7 +554,7 @@ describe('export of a store that no server uses', () => {
     assert.equal(result.stdout, '');
   });
 
-  test('after kill -9 it says what the server said, and changes nothing', async () => {
+  test('after kill -9 the export is the same as that of the server, and changes nothing', async () => {
     await killServer(killed);
     const before = printsOf(killed.data);
     const all = await offline(killed.data, ['--all']);
@@ -567,7 +567,7 @@ describe('export of a store that no server uses', () => {
     assert.deepEqual(printsOf(killed.data), before);
   });
 
-  test('a store without its journal, or with an empty one, is not called whole', async () => {
+  test('a store without its journal, or with an empty one, is not reported as complete', async () => {
     for (const [keep, pattern] of [[false, /the directory journal is missing/], [true, /journal\/key is missing/]]) {
       const data = copyOf(killed.data);
       rmSync(path.join(data, 'journal'), { recursive: true });
@@ -578,7 +578,7 @@ describe('export of a store that no server uses', () => {
     }
   });
 
-  test('after a clean end as well; and its file can be imported', async () => {
+  test('the same after a clean stop, and the file can be imported', async () => {
     const data = copyOf(killed.data);
     const again = await startServer({ data });
     await stopServer(again);
@@ -592,7 +592,7 @@ describe('export of a store that no server uses', () => {
     await stopServer(to);
   });
 
-  test('a damaged store gives what is left, tells the rest, and stays as it is', async () => {
+  test('the export of a damaged store contains what can be read, reports the rest, and does not change the store', async () => {
     const data = copyOf(killed.data);
     await stopServer(await startServer({ data }));
     const numbers = (page) => [...page.toString('latin1').matchAll(/marker-(\d+)-/g)].map((m) => Number(m[1]));
@@ -625,7 +625,7 @@ describe('export of a store that no server uses', () => {
     ended(await offline(data, ['--all']), REFUSED);
   });
 
-  test('whatever is damaged, it ends and says so', async () => {
+  test('the export of any damaged store ends and reports the damage', async () => {
     const data = copyOf(killed.data);
     await stopServer(await startServer({ data }));
     let state = 20261116;
@@ -644,7 +644,7 @@ describe('export of a store that no server uses', () => {
     assert.ok(codes.has(REFUSED));
   });
 
-  test('what is no store is said to be none', async () => {
+  test('a directory that is not a store is reported as such', async () => {
     const empty = temporaryDirectory();
     for (const [directory, pattern] of [['/nowhere/at/all', /there is no directory/], [empty, /no store in/]]) {
       const result = await offline(directory);

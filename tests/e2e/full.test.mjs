@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that is full to the last block, under the whole server (HF-1, promise 4): what is refused, what
-// goes on, what waits, and how it stops and starts.
+// A server whose disk is full to the last block (HF-1, promise 4): which requests are refused, continue or wait, and how
+// the server stops and starts.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import path from 'node:path';
@@ -11,7 +11,7 @@ import { LoopDisk, whyNoDisk } from './lib/loop_disk.mjs';
 import { run } from './lib/program.mjs';
 import { killServer, startServer, until } from './lib/server.mjs';
 
-const commitBytes = 4096; // the least that a commit takes of the journal
+const commitBytes = 4096; // the smallest size of a commit in the journal
 const segmentBytes = 1 << 20; // as startServer sets it
 
 describe('a full disk', { skip: whyNoDisk() }, () => {
@@ -33,7 +33,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     server.process.kill('SIGTERM');
     return (await until('it ends', () => server.exit)).code;
   };
-  /** A scrape that came right before answers began to wait waits with them: the next one does not. */
+  /** A scrape that arrives right before replies begin to wait also waits: the next one does not. */
   const metric = async (name) => {
     for (;;) {
       const page = await api.get('/metrics', { signal: AbortSignal.timeout(2000) }).catch(() => null);
@@ -41,9 +41,9 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     }
   };
   const ballast = () => path.join(disk.data, 'ballast');
-  /** Spare segments and ballast are there, and everything is in the store: the disk may fill up. */
+  /** Spare segments and ballast exist, and all records are in the store: the disk may fill up. */
   const prepared = () =>
-    until('the reserves are made', async () => existsSync(ballast()) && (await metric('holdfast_journal_segments_free')) >= 2 && (await metric('holdfast_journal_lag_records')) === 0);
+    until('the reserves exist', async () => existsSync(ballast()) && (await metric('holdfast_journal_segments_free')) >= 2 && (await metric('holdfast_journal_lag_records')) === 0);
 
   const enqueueMany = async (queue, count) => {
     const ids = [];
@@ -64,14 +64,14 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     }
     return jobs;
   };
-  /** One at a time, so that each has a commit of its own. */
+  /** One at a time, so that each has its own commit. */
   const each = async (jobs, verb, more = {}) => {
     for (const { id, token } of jobs) {
       const answer = await api.post(`/v1/jobs/${id}/${verb}`, { token, ...more });
       assert.equal(answer.status, 200, `${verb}: ${answer.text}`);
     }
   };
-  /** Fills the disk and enqueues until that is noticed: the ids of what was still confirmed. */
+  /** Fills the disk and enqueues until the server notices it: the ids of the jobs that were still confirmed. */
   const fillUntilNoticed = async (queue) => {
     disk.fill();
     const confirmed = [];
@@ -100,7 +100,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     assert.equal(code, 0, stdout + stderr);
   };
 
-  test('new jobs are refused, all that ends jobs goes on, through kill -9, start and SIGTERM; with room all is well', async () => {
+  test('new jobs are refused and jobs can end, through kill -9, start and SIGTERM; with free space everything works', async () => {
     await start();
     const ids = await enqueueMany('q', 1600);
     const cancelled = (await enqueueMany('c', 100)).map((id) => ({ id }));
@@ -122,13 +122,13 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     const written = ((await metric('holdfast_commits_total')) - before) * commitBytes;
     assert.ok(written > journalRoom, `only ${written} bytes were written, and there was room for ${journalRoom}`);
     assert.ok(await refused(), 'the room of the ballast is not for new jobs');
-    disk.fill(); // what the ballast left
+    disk.fill(); // the space of the ballast
     await each(jobs.slice(700, 750), 'ack');
 
     await killServer(server);
     api.close();
     disk.fill();
-    await start(['--timeouts-drain-ms', '10m']); // which it must not use up
+    await start(['--timeouts-drain-ms', '10m']); // which the server must not use up
     assert.ok(await refused(), 'before the first sweep, too');
     assert.equal(await metric('holdfast_disk_full'), 1);
     await each(jobs.slice(750, 800), 'ack');
@@ -156,7 +156,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     await checkStore();
   });
 
-  test('its own jobs fill the disk: they are refused in time, so that all are swept, and acks never wait', async () => {
+  test('jobs fill the disk: new ones are refused early enough for all records to be applied, and acks never wait', async () => {
     await start();
     await prepared();
     const payload = 'p'.repeat(100_000);
@@ -182,7 +182,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     await checkStore();
   });
 
-  test('without a free segment answers wait; health does not, SIGTERM ends it, and what was answered is there', async () => {
+  test('without a free segment replies wait; /healthz does not, SIGTERM ends the server, and confirmed jobs are kept', async () => {
     await start(['--timeouts-drain-ms', '500']);
     await enqueueMany('q', 200);
     const jobs = await claimMany('q', 200);
@@ -192,7 +192,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     const acked = [];
     let unanswered;
     const stuck = until('it is stuck', async () => {
-      disk.fill(); // the ballast's room, too
+      disk.fill(); // the space of the ballast, too
       return (await metric('holdfast_journal_stuck_seconds')) > 1.5 && (await metric('holdfast_metrics_stores_left_out')) === 1;
     }, 60_000);
     for (const job of jobs) {
@@ -222,7 +222,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     await checkStore();
   });
 
-  test('full before the first start: it says so and leaves nothing half made; with room it starts', async () => {
+  test('a disk that is full before the first start: the server says so and leaves no partial store; with space it starts', async () => {
     for (const leave of [0, 300_000]) {
       disk.fill(leave);
       const { code, stderr } = await run(['serve', '--listen', '127.0.0.1:0', '--data', disk.data]);

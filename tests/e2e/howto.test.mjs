@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every command of the pages in docs/howto, in its order, against a fresh server for each page: each succeeds, and the
-// server says what is printed below it. The programs that the pages show are saved under their names first.
+// Every command of the pages in docs/howto, in order, with a new server for each page: each succeeds, and its output is
+// the one that is printed below it. The programs of the pages are saved under their names first.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -75,7 +75,7 @@ describe('the workers of the how-to page', () => {
   const page = pages.find(({ name }) => name === 'workers.md');
   const interpreters = { sh: 'bash', py: 'python3', mjs: 'node' };
   for (const { name } of filesOf(page.text).filter((file) => file.name.startsWith('worker.')))
-    test(`${name} acknowledges what succeeds, and fails the rest`, async () => {
+    test(`${name} acknowledges jobs that succeed, and fails the others`, async () => {
       const { home, server } = await setUp(page);
       const api = new Client(server);
       for (const to of ['ann@example.org', 'eve']) await api.post('/v1/queues/mail/jobs', { payload: { to } });

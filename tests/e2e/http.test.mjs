@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire itself: what is malformed is refused and the connection closed; what is fine is answered
-// in order.
+// HTTP on the wire: a malformed request is refused and its connection closed; correct requests are answered in order.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
@@ -50,7 +49,7 @@ describe('HTTP/1.1', () => {
     });
   }
 
-  test('the version must be one we speak', async () => {
+  test('the version must be a supported one', async () => {
     assert.deepEqual(statuses(await rawExchange(server, `GET /healthz HTTP/2.0\r\n${host}\r\n`)), [505]);
   });
 
@@ -133,12 +132,12 @@ describe('HTTP/1.1', () => {
     assert.deepEqual(statuses(await rawExchange(server, large(20001))), [413]);
   });
 
-  test('slow clients are told 408', async () => {
+  test('slow clients get 408', async () => {
     assert.deepEqual(statuses(await rawExchange(server, `GET /healthz HTTP/1.1\r\nHost: local`)), [408]);
     assert.deepEqual(statuses(await rawExchange(server, `POST /v1/queues/a/jobs HTTP/1.1\r\n${host}Content-Length: 5\r\n\r\n{`)), [408]);
   });
 
-  test('a client that goes while its claim waits gets nothing, and nobody loses', async () => {
+  test('a client that disconnects while its claim waits gets nothing, and no job is lost', async () => {
     const body = '{"wait_ms":60000}';
     const socket = net.connect(server.port, server.host);
     socket.write(`POST /v1/queues/left/claim HTTP/1.1\r\n${host}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
@@ -175,7 +174,7 @@ describe('HTTP/1.1', () => {
     }
   });
 
-  test('half-closed clients still get their answer', async () => {
+  test('half-closed clients still get their reply', async () => {
     const text = await new Promise((resolve, reject) => {
       const socket = net.connect({ port: server.port, host: server.host, allowHalfOpen: true });
       let got = '';
@@ -184,7 +183,7 @@ describe('HTTP/1.1', () => {
       socket.on('error', reject);
       socket.end(post('{"payload":1}'));
     });
-    // A client that has ended its side may be asked by an interim answer whether it still listens.
+    // The server may use an interim reply to find out whether a half-closed client still reads.
     assert.deepEqual(statuses(text).filter((status) => status !== 100), [201]);
   });
 });

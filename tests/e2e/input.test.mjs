@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad input of every kind on every body, query and path: each refusal is a problem that names the
-// field, a refused request leaves nothing behind, the limits hold at n - 1, n and n + 1, and the
-// server and its store are sound afterwards.
+// Bad input of every kind in every body, query and path: each refusal is a problem that names the field, a refused
+// request has no effect, the limits hold at n - 1, n and n + 1, and the server and its store are sound afterwards.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, describe, test } from 'node:test';
@@ -14,13 +13,13 @@ import { routes, run } from './lib/program.mjs';
 import { startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue } from './lib/suite.mjs';
 
-// The native ones; APIs have their own members, words and ids, and tests of their own.
+// The native ones; other APIs have their own members and ids, and their own tests.
 // So have keys, alerts and schedules (kv, notify, schedule).
 const table = (await routes()).filter(({ pattern }) => !/^\/(api|keyval|v1\/(kv|alerts|notices|breakers|schedules))\b/.test(pattern));
 let server, api, world;
 const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
 
-/** One request with a body as text or bytes; a stream counts as answered when it begins. */
+/** One request with a body as text or bytes; a stream counts as answered when it starts. */
 function send(method, path, body, headers = {}) {
   const bytes = body === undefined ? undefined : Buffer.from(body);
   const all = { ...(bytes && { 'content-type': 'application/json', 'content-length': bytes.length }), ...headers };
@@ -43,18 +42,18 @@ function send(method, path, body, headers = {}) {
   });
 }
 
-/** Runs every case, a few at a time; each gives what is wrong, or nothing. */
+/** Runs every case, a few at a time; each returns what is wrong, or nothing. */
 async function all(cases, check) {
   const wrong = [];
   let next = 0;
-  const lane = async () => {
+  const runSome = async () => {
     while (next < cases.length) {
       const one = cases[next++];
       const fault = await check(one);
       if (fault) wrong.push(`${one.title}: ${fault}`);
     }
   };
-  await Promise.all(Array.from({ length: 16 }, lane));
+  await Promise.all(Array.from({ length: 16 }, runSome));
   assert.ok(cases.length > 0);
   assert.deepEqual(wrong, []);
 }
@@ -62,7 +61,7 @@ async function all(cases, check) {
 const object = (members) => `{${Object.entries(members).map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(',')}}`;
 const shown = (value) => (value.length > 60 ? `${value.slice(0, 40)}… (${value.length})` : value);
 
-/** Everything the server holds; time stands still, so it changes only when something is done. */
+/** The whole state of the server; time stands still, so it changes only by requests. */
 async function everything() {
   const jobs = (await send('GET', '/v1/jobs?limit=1000')).json;
   const queues = (await send('GET', '/v1/queues?limit=1000')).json;
@@ -76,8 +75,7 @@ async function leavesNothing(act) {
   assert.equal((await send('GET', '/healthz')).status, 200);
 }
 
-// Each body: where it goes, its members, and what it must have. `fresh` makes a place where a good
-// one succeeds.
+// Each body: its route, its members, and the required ones. `fresh` creates a target for which a valid one succeeds.
 const queueOf = () => ({ queue: freshQueue('in') });
 const workerOf = () => ({ name: freshQueue('worker') });
 async function withJob(job = { payload: 1 }) {
@@ -113,7 +111,7 @@ const bodies = [
   { route: 'POST /v1/jobs/{id}/requeue', fields: { delay_ms: f.job.delay_ms }, fresh: () => withJob({ delay_ms: 1000 }) },
   { route: 'POST /v1/test/clock', fields: { advance_ms: f.int(0, 253402300799999) }, base: () => ({ advance_ms: '0' }) },
 ];
-const noBody = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge', 'POST /v1/jobs/{id}/discard', 'POST /v1/clock/accept', 'POST /v1/compact', 'DELETE /v1/queues/{queue}', 'DELETE /v1/jobs/{id}'];
+const bodyless = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge', 'POST /v1/jobs/{id}/discard', 'POST /v1/clock/accept', 'POST /v1/compact', 'DELETE /v1/queues/{queue}', 'DELETE /v1/jobs/{id}'];
 const many = ['ack', 'fail', 'extend', 'release', 'import'].map((word) => `POST /v1/${word}`);
 const baseOf = (body, place) => body.base?.(place) ?? {};
 const [methodOf, patternOf] = [(route) => route.split(' ')[0], (route) => route.split(' ')[1]];
@@ -142,8 +140,8 @@ describe('input', () => {
   const post = (route, text, headers) => send(methodOf(route), pathOf(route, place(route)), text, headers);
 
   // The APIs of other systems have their own tables in their own tests.
-  test('the tables here know every route with a body', () => {
-    const known = new Set([...bodies.map((body) => body.route), ...noBody, ...many]);
+  test('these tables contain every route with a body', () => {
+    const known = new Set([...bodies.map((body) => body.route), ...bodyless, ...many]);
     const unknown = table.filter(({ method, pattern }) => pattern.startsWith('/v1/') && ['POST', 'PUT', 'PATCH'].includes(method)).map(({ method, pattern }) => `${method} ${pattern}`).filter((route) => !known.has(route));
     assert.deepEqual(unknown, []);
   });
@@ -193,7 +191,7 @@ describe('input', () => {
       await all(cases, async ({ body, codes, text, field }) => refusalFault(await post(body.route, text), codes, field));
     }));
 
-  test('what must be there and is not is named', () =>
+  test('a missing member is named', () =>
     leavesNothing(async () => {
       const missing = { 'POST /v1/claim': 'queues', 'POST /v1/test/clock': 'advance_ms' };
       for (const word of ['ack', 'fail', 'extend', 'release', 'progress', 'log']) missing[`POST /v1/jobs/{id}/${word}`] = 'token';
@@ -212,13 +210,13 @@ describe('input', () => {
       });
     }));
 
-  test('routes that take no members refuse them instead of forgetting them', () =>
+  test('routes without members refuse members instead of ignoring them', () =>
     leavesNothing(async () => {
-      const cases = noBody.flatMap((route) => [['unknown_field', '{"group":"g"}'], ['unknown_field', '{"nonsense":1}'], ['malformed_json', '{'], ['invalid_field', '[]']].map(([codes, text]) => ({ title: `${route} ${text}`, route, codes, text })));
+      const cases = bodyless.flatMap((route) => [['unknown_field', '{"group":"g"}'], ['unknown_field', '{"nonsense":1}'], ['malformed_json', '{'], ['invalid_field', '[]']].map(([codes, text]) => ({ title: `${route} ${text}`, route, codes, text })));
       await all(cases, async ({ route, codes, text }) => refusalFault(await post(route, text), codes));
     }));
 
-  test('every element of a list of leases is judged alone', () =>
+  test('every element of a list of leases is checked separately', () =>
     leavesNothing(async () => {
       for (const word of ['ack', 'fail', 'extend', 'release']) {
         const fields = f[word];
@@ -241,7 +239,7 @@ describe('input', () => {
       }
     }));
 
-  test('every element of an array or of NDJSON is judged alone; broken JSON refuses all', () =>
+  test('every element of an array or of NDJSON is checked separately; malformed JSON refuses all', () =>
     leavesNothing(async () => {
       const elements = Object.entries(f.job).flatMap(([name, field]) => f.badValues(field).map((value) => ({ name, text: object({ payload: '1', [name]: value }) })));
       elements.push(...['1', 'null', '[]', '"x"', '{"nonsense":1}', '{"payload":1,"payload":2}'].map((text) => ({ text })));
@@ -263,7 +261,7 @@ describe('input', () => {
       }
     }));
 
-  test('every element of an import is judged alone', async () => {
+  test('every element of an import is checked separately', async () => {
     let count = 0;
     const element = (name, value) => object({ id: `"i${++count}"`, queue: '"imported"', [name]: value });
     const judged = async (elements) => {
@@ -318,7 +316,7 @@ describe('input', () => {
       for (const id of ['x', '-1', '1.5', '9223372036854775808']) assert.equal(refusalFault(await send('GET', '/v1/events', undefined, { 'last-event-id': id }), 'invalid_field', 'Last-Event-ID'), null, id);
     }));
 
-  test('a query is refused where none is taken', () =>
+  test('a query is refused on routes without one', () =>
     leavesNothing(async () => {
       const withQuery = new Set(Object.keys(f.queries).map((pattern) => `GET ${pattern}`));
       const cases = table
@@ -356,7 +354,7 @@ describe('input', () => {
       }
     }));
 
-  test('members at their limits are taken', async () => {
+  test('members at their limits are accepted', async () => {
     const cases = bodies
       .filter((body) => body.fresh)
       .flatMap((body) => Object.entries(body.fields).flatMap(([name, field]) => f.goodValues(field).map((value) => ({ title: `${body.route} ${name}=${shown(value)}`, body, name, field, value }))));
@@ -370,7 +368,7 @@ describe('input', () => {
     });
   });
 
-  test('query parameters at their limits are taken', async () => {
+  test('query parameters at their limits are accepted', async () => {
     const { payload, backoff, ...options } = f.job;
     assert.ok(payload && backoff);
     const tables = [...Object.entries(f.queries).map(([pattern, fields]) => ['GET', pattern, fields]), ['POST', '/v1/queues/{queue}/jobs', options]];
@@ -378,7 +376,7 @@ describe('input', () => {
     await all(cases, async ({ method, pattern, name, value }) => {
       const path = pathOf(`${method} ${pattern}`, { queue: method === 'POST' ? freshQueue('in') : world.queue, id: world.held.id });
       const answer = await send(method, `${path}?${name}=${encodeURIComponent(value)}`, method === 'POST' ? 'bytes' : undefined, method === 'POST' ? { 'content-type': 'text/plain' } : {});
-      // A queue that nobody made has no snapshot.
+      // A queue that does not exist has no snapshot.
       return answer.status < 300 || answer.json?.code === 'no_queue' ? null : `${answer.status} ${answer.text}`;
     });
   });
@@ -401,14 +399,14 @@ describe('input', () => {
   });
 
   test('names of workers: 1 to 128 bytes of UTF-8', async () => {
-    const beat = (name) => send('POST', `/v1/workers/${name}/heartbeat`, '{}');
+    const heartbeat = (name) => send('POST', `/v1/workers/${name}/heartbeat`, '{}');
     for (const name of ['w', 'w'.repeat(127), 'w'.repeat(128), 'ü'.repeat(64), 'a/b "c"']) {
-      const answer = await beat(encodeURIComponent(name));
+      const answer = await heartbeat(encodeURIComponent(name));
       assert.equal(answer.status, 200, `${name}: ${answer.text}`);
       assert.ok((await send('GET', '/v1/workers?limit=1000')).json.workers.some((one) => one.name === name), name);
     }
-    for (const name of ['w'.repeat(129), 'ü'.repeat(64) + 'w']) assert.equal(refusalFault(await beat(encodeURIComponent(name)), 'invalid_field', 'name'), null, name);
-    assert.equal(refusalFault(await beat('%ff'), ['invalid_field', 'bad_request']), null);
+    for (const name of ['w'.repeat(129), 'ü'.repeat(64) + 'w']) assert.equal(refusalFault(await heartbeat(encodeURIComponent(name)), 'invalid_field', 'name'), null, name);
+    assert.equal(refusalFault(await heartbeat('%ff'), ['invalid_field', 'bad_request']), null);
   });
 
   test('payloads: the largest, the deepest', async () => {
@@ -432,7 +430,7 @@ describe('input', () => {
     assert.equal((await send('GET', `/v1/jobs/${claimed[1].id}`)).status, 200);
   });
 
-  test('batches of 1,000 and claims of 100 queues are taken, one more is not', async () => {
+  test('batches of 1,000 and claims of 100 queues are accepted, one more is not', async () => {
     const { queue } = queueOf();
     const full = await send('POST', `/v1/queues/${queue}/jobs`, `[${Array(1000).fill('{}').join(',')}]`);
     assert.equal(full.json.jobs.length, 1000);

@@ -41,7 +41,7 @@ function forgedEntry({ store, version, generation, first, at }) {
   entry.writeBigUInt64LE(16n << 20n, 56);
   entry.writeBigUInt64LE(BigInt(at), 64);
   entry.writeUInt32LE(crc32c(entry.subarray(0, HEADER + frame.length)), 52);
-  entry.fill(0x5a, 72, HEADER); // mark and tag, which it cannot know
+  entry.fill(0x5a, 72, HEADER); // the magic number and the tag, which it cannot know
   return entry;
 }
 
@@ -121,7 +121,7 @@ describe('payloads that look like journal entries', () => {
 
 // ---- the last entry ----
 
-/** Where the last entry of a stopped store lies, and how long it is. */
+/** The place and the length of the last entry of a stopped store. */
 function lastEntry(data) {
   let newest = { generation: 0n };
   for (const file of segments(data)) {
@@ -246,7 +246,7 @@ describe('the key of the journal', () => {
     assert.equal(exported.code, PROBLEMS, exported.stderr);
     assert.match(exported.stderr, /journal\/key is missing/);
     assert.match(exported.stderr, /what the journal has is missing/);
-    assert.ok(!existsSync(key), 'a key was made where one is missing');
+    assert.ok(!existsSync(key), 'a key was created where one is missing');
     cpSync(aside, key);
     const { server, api } = await started(t, { data });
     assert.equal((await api.get('/v1/queues/q')).json.counts.ready, ids.length + 1);

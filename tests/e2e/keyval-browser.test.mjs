@@ -14,7 +14,7 @@ import { startServer, stopServer, until } from './lib/server.mjs';
 // As it is printed; paths are those of the page's own origin.
 const [consumer] = blocks(documentText('001-keyval'), 'javascript');
 
-/** What the page brings along: the first delivery of a message that says so fails. */
+/** A script of the page: the first delivery of a message that requests it fails. */
 const worker = `
 const tried = new Set();
 window.processed = [];
@@ -33,7 +33,7 @@ describe('the printed consumer in Chromium', () => {
   let browser, other, server, api;
 
   before(async () => {
-    // A page of another origin; the relative paths of the consumer are made the server's by <base>,
+    // A page of another origin; <base> turns the relative paths of the consumer into paths of the server,
     // which EventSource and fetch both follow.
     other = http.createServer((request, response) => {
       response.setHeader('content-type', 'text/html');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keyval API (KV-1 … KV-12): every example of its document as it is printed there, and what the
-// API mends; states are checked through /v1.
+// The keyval API (KV-1 … KV-12): every example of its document as printed, and the corrections of this API; states are
+// checked through /v1.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { after, before, describe, test } from 'node:test';
 import { has } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
 import { killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
-import { freshQueue, onStores } from './lib/suite.mjs';
+import { freshQueue, onStores, trace } from './lib/suite.mjs';
 
 const API = '/keyval/api';
 const ULID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
@@ -41,7 +41,7 @@ const dlq = async (api, query = '') => (await api.get(`${API}/queue/dlq?${query}
 const job = async (api, id) => (await api.get(`/v1/jobs/${id}`)).json;
 const advance = (api, ms) => api.post('/v1/test/clock', { advance_ms: ms });
 const kv = async (api, key) => (await api.post('/v1/kv/get', { keys: [key] })).json.keys[0];
-/** Nacks until it is dead, as soon as each retry is due. */
+/** Nacks the message at each retry until it is dead. */
 const exhaust = async (api, id, queue, waits = [1000, 5000, 10000], more = {}) => {
   for (const wait of [...waits, null]) {
     assert.equal((await poll(api, queue)).id, id);
@@ -51,6 +51,15 @@ const exhaust = async (api, id, queue, waits = [1000, 5000, 10000], more = {}) =
 };
 
 onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
+  test('HF-20: the trace context of a request is copied into the headers of the message', async () => {
+    const { api } = use;
+    const queue = freshQueue('trace');
+    const traced = await api.post(`${API}/queue/enqueue`, { value: 1, options: { queue } }, { headers: trace });
+    assert.equal(traced.status, 200, traced.text);
+    assert.deepEqual((await api.get(`/v1/jobs/${traced.json.id}`)).json.headers, trace);
+    assert.equal((await api.get(`/v1/jobs/${await enqueue(api, 2, { queue })}`)).json.headers, undefined);
+  });
+
   test('KV-1, KV-4, KV-7 simple enqueue, polling, ack, stats; an empty queue gives null', async () => {
     const { api } = use;
     assert.equal(await poll(api), null);
@@ -161,7 +170,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     await api.delete(`${API}/queue/dlq`);
   });
 
-  test('KV-9 on every way to the dead letter queue: lock expiry as well', async () => {
+  test('KV-9 a message can also reach the dead letter queue by lock expiry', async () => {
     const { api } = use;
     const queue = freshQueue('kv');
     const id = await enqueue(api, 'lost', { queue, keysIfUndelivered: [['lost', queue]] });
@@ -176,7 +185,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     assert.equal((await kv(api, ['lost', queue])).value, 'lost');
   });
 
-  test('KV-5 reject: ids alone act on the current lease, tokens are checked, what cannot be is a clear 4xx', async () => {
+  test('KV-5 reject: ids alone act on the current lease, tokens are checked, impossible requests get a clear 4xx', async () => {
     const { api } = use;
     const queue = freshQueue('kv');
     const id = await enqueue(api, 1, { queue });
@@ -210,7 +219,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     assert.equal((await job(api, next)).state, 'running');
   });
 
-  test('KV-1 enqueue takes ?queue= as the other calls do', async () => {
+  test('KV-1 enqueue accepts ?queue= like the other calls', async () => {
     const { api } = use;
     const queue = freshQueue('kv');
     const send = (body) => api.post(`${API}/queue/enqueue?queue=${queue}`, body);
@@ -228,7 +237,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     assert.deepEqual([(await poll(api, queue)).value, (await poll(api, queue)).value], ['plain', 'both']);
   });
 
-  test('KV-5 a refusal has the words of the document and says what happened', async () => {
+  test('KV-5 a refusal uses the terms of the document and says what happened', async () => {
     const { api } = use;
     const queue = freshQueue('kv');
     const refusal = async (what, id, status, code) => {
@@ -249,7 +258,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     const dead = await refusal('ack', id, 409, 'illegal_move');
     assert.deepEqual([dead.state, dead.legal_moves], ['dlq', ['requeue', 'delete', 'purge']]);
     assert.equal((await job(api, id)).state, 'dead');
-    // Purged as a dead letter, purged while it was pending, acknowledged: the same to who comes too late.
+    // Purged as a dead letter, purged while pending, acknowledged: a late call gets the same reply.
     assert.deepEqual((await api.delete(`${API}/queue/dlq?queue=${queue}`)).json, { deletedCount: 1 });
     assert.match((await refusal('ack', id, 410, 'gone')).detail, /purged/);
     await advance(api, 5000);
@@ -300,7 +309,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     assert.deepEqual(await stats(api, queue), { pending: 0, processing: 0, dlq: 1, total: 1 });
   });
 
-  test('KV-8 of requeues at once one creates the message, and repeats find nothing', async () => {
+  test('KV-8 one of several simultaneous requeues creates the message, and repeats find nothing', async () => {
     const { api } = use;
     const queue = freshQueue('kv');
     const id = await enqueue(api, 'once', { queue, backoffSchedule: [] });
@@ -315,7 +324,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     assert.equal((await poll(api, queue)).id, made[0].json.newId);
   });
 
-  test('KV-9 on the other ways to the dead letter queue: a message that is buried, one that expires', async () => {
+  test('KV-9 other ways to the dead letter queue: a message that is buried, and one that expires', async () => {
     const { api } = use;
     const queue = freshQueue('kv');
     const buried = await enqueue(api, 'buried', { queue, keysIfUndelivered: [['left', queue, 'buried']] });
@@ -379,7 +388,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     assert.deepEqual((await api.delete(`${API}/queue/dlq?queue=${freshQueue()}`)).json, { deletedCount: 0 });
   });
 
-  test('KV-1 priorities, names of queues, and what is wrong', async () => {
+  test('KV-1 priorities, names of queues, and refusals', async () => {
     const { api } = use;
     const queue = freshQueue('kv');
     const low = await enqueue(api, 'low', { queue, priority: -5 });
@@ -438,7 +447,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
   });
 });
 
-/** Everything a connection says, as it says it. */
+/** All bytes of a connection, as they arrive. */
 function rawStream(server, where) {
   const socket = net.connect(server.port, server.host);
   const got = { text: '', socket };
@@ -502,8 +511,8 @@ describe('streams', () => {
     two.close();
   });
 
-  test('KV-3 a consumer killed with kill -9 gives its messages back within a second, counted as a crash', async () => {
-    // The machine may be busy: one of some tries must find it with time for us.
+  test('KV-3 a consumer killed with kill -9 returns its messages within a second, counted as a crash', async () => {
+    // The machine may be busy: one of several attempts must be in time.
     let took = Infinity;
     for (let tries = 0; tries < 10 && took >= 1000; tries++) {
       const queue = freshQueue('kv');
@@ -527,12 +536,12 @@ describe('streams', () => {
   test('KV-2 never before its time; within 50 ms after on an idle server', async () => {
     const queue = freshQueue('kv');
     const stream = await openStream(server, `${API}/queue/listen?queue=${queue}`).opened;
-    // The machine may be busy: one of many tries must find it idle. A server that looked only now and then never would.
+    // The machine may be busy: one of many attempts must be in time. With a server that only polled, none would be.
     let late = Infinity;
     for (let tries = 0; tries < 30 && late > 50; tries++) {
       const sent = Date.now();
       const id = await enqueue(api, 'soon', { queue, delay: 137 });
-      const due = Date.parse((await job(api, id)).run_at); // none when it has been handed out meanwhile
+      const due = Date.parse((await job(api, id)).run_at); // absent if the message has already been delivered
       await stream.next();
       const came = Date.now();
       assert.ok(came >= sent + 137, `${sent + 137 - came} ms before its time`);
@@ -598,7 +607,7 @@ test('KV-11 the YAML blocks of the document are settings as printed; 0 turns the
   }
 });
 
-test('KV-6 KV-11 a changed lockDuration is the lease of the queues that are there, and /v1 shows it', async () => {
+test('KV-6 KV-11 a changed lockDuration becomes the lease of the existing queues, and /v1 shows it', async () => {
   const data = temporaryDirectory();
   const withLock = async (ms, use) => {
     const file = path.join(temporaryDirectory(), 'manifest.yaml');
@@ -633,7 +642,7 @@ test('KV-6 KV-11 a changed lockDuration is the lease of the queues that are ther
   });
 });
 
-test('KV-8 kill -9 while dead letters are requeued: each message is there once', async (t) => {
+test('KV-8 kill -9 while dead letters are requeued: each message exists once', async (t) => {
   const data = temporaryDirectory();
   const count = 60;
   let server = await startServer({ data });
@@ -663,7 +672,7 @@ test('KV-8 kill -9 while dead letters are requeued: each message is there once',
   assert.deepEqual(await stats(api), { pending: count, processing: 0, dlq: 0, total: count });
 });
 
-test('HF-16 the API can be left out', async () => {
+test('HF-16 the API can be disabled', async () => {
   const server = await startServer({ backend: 'memory', args: ['--apis', ''] });
   const api = new Client(server);
   assert.equal((await api.get(`${API}/queue/stats`)).status, 404);

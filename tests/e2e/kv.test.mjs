@@ -55,7 +55,7 @@ onStores('keys', stores, {}, (use) => {
     assert.ok((await set(api, [t, 'b'], 1)) > second);
   });
 
-  test('KV-10 values come back byte for byte', async () => {
+  test('KV-10 values are returned byte for byte', async () => {
     const { api } = use;
     const t = fresh();
     const value = '{"big": 12345678901234567890,  "e": 1E+2, "s": "\\u00e9"}';
@@ -84,7 +84,7 @@ onStores('keys', stores, {}, (use) => {
     assert.deepEqual(some.keys.map((k) => k.key), [[t, 2], [t, 10], [t, 'a']]);
   });
 
-  test('KV-10 what is wrong is said', async () => {
+  test('KV-10 refusals say what is wrong', async () => {
     const { api } = use;
     const wrong = async (json, word, status = 422) => {
       const answer = await commit(api, json);
@@ -197,7 +197,7 @@ onStores('commits', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     resumed.close();
   });
 
-  test('KV-10 a watcher of a busy key hears the last change', async () => {
+  test('KV-10 a watcher of a busy key receives the last change', async () => {
     const { api, server } = use;
     const t = fresh();
     const stream = await openStream(server, `/v1/kv/watch?prefix=${t}`).opened;
@@ -231,7 +231,7 @@ onStores('commits', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
   });
 });
 
-test('KV-10, KV-9 keys and promises survive kill -9', async () => {
+test('KV-10, KV-9 keys and keys_if_undelivered survive kill -9', async () => {
   const server = await startServer({ backend: 'sqlite' });
   const api = new Client(server);
   const q = freshQueue();
@@ -254,7 +254,7 @@ test('KV-10, KV-9 keys and promises survive kill -9', async () => {
   await stopServer(next);
 });
 
-test('KV-10 a backup has the keys; a store made of it repeats no version', only('files'), async () => {
+test('KV-10 a backup contains the keys; a store restored from it repeats no version', only('files'), async () => {
   const server = await startServer({ backend: 'sqlite' });
   const api = new Client(server);
   const version = await set(api, ['in', 'the backup'], { v: 1 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many clients at once: thousands that wait, those that go, limits of connections, no descriptors left.
+// Many clients at once: thousands that wait, clients that disconnect, limits of connections, no free descriptors.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { describe, test } from 'node:test';
@@ -14,7 +14,7 @@ const metric = async (api, name) => Number((await api.get('/metrics')).text.matc
 const counts = async (api, queue) => (await api.get(`/v1/queues/${queue}`)).json.counts;
 const many = (api, queue, n) => api.post(`/v1/queues/${queue}/jobs`, Array.from({ length: n }, (_, i) => ({ payload: i })));
 
-/** A connection of its own; `answer` resolves to {status, json} of one request, or to null when it breaks. */
+/** A new connection; `answer` resolves to {status, json} of one request, or to null if the connection breaks. */
 function connection(server, options = {}) {
   const socket = net.connect({ port: server.port, host: server.host, ...options });
   const opened = new Promise((resolve) => {
@@ -86,7 +86,7 @@ onStores('many that wait', ['memory', 'sqlite'], { env: leanSanitizer }, (use) =
     await until('they are gone', async () => (await metric(api, 'holdfast_http_connections')) < 10);
   });
 
-  test('fifty clients with the same key, or the same unique key, make one job', async () => {
+  test('fifty clients with the same idempotency key or unique key create one job', async () => {
     const { server } = use;
     for (const headers of ['Idempotency-Key: at-once\r\n', '']) {
       const q = freshQueue();
@@ -101,7 +101,7 @@ onStores('many that wait', ['memory', 'sqlite'], { env: leanSanitizer }, (use) =
     }
   });
 
-  test('clients that went while they waited take nothing with them', async () => {
+  test('clients that disconnect while they wait take no job', async () => {
     const { api, server } = use;
     const q = freshQueue();
     const gone = Array.from({ length: 100 }, () => connection(server));
@@ -113,11 +113,11 @@ onStores('many that wait', ['memory', 'sqlite'], { env: leanSanitizer }, (use) =
     assert.equal((await counts(api, q)).ready, 100);
   });
 
-  test('clients that go at the very moment: each job is done once in the end', async () => {
+  test('clients that disconnect at the moment of delivery: each job is done once in the end', async () => {
     const { api, server } = use;
     const q = freshQueue();
     const leaving = Array.from({ length: 100 }, () => connection(server));
-    // What a kernel took for a client that has just gone comes back when its lease ends.
+    // A job that the kernel accepted for a disconnected client becomes ready when its lease expires.
     for (const one of leaving) one.ask('POST', `/v1/queues/${q}/claim`, '{"wait_ms":60000,"lease_ms":500}');
     await until('all wait', async () => (await metric(api, 'holdfast_claims_waiting')) === 100);
     const enqueued = many(api, q, 100);
@@ -146,7 +146,7 @@ describe('limits of connections', () => {
   };
 
   for (const [name, options, others] of [['of the server', ['--limits-connections', '20', '--limits-connections-per-address', '100'], 503], ['of one address', ['--limits-connections-per-address', '20'], 200]]) {
-    test(`${name}: 503 and closed, those inside go on, room is used again`, async (t) => {
+    test(`${name}: 503 and closed; open connections continue, and free places are used again`, async (t) => {
       const server = await startServer({ backend: 'memory', args: options });
       t.after(() => stopServer(server));
       const inside = Array.from({ length: 20 }, () => connection(server));
@@ -171,7 +171,7 @@ describe('limits of connections', () => {
     });
   }
 
-  test('no descriptors left: those inside are served, it does not spin, and it accepts again', async (t) => {
+  test('no free descriptors: open connections are served, the server does not spin, and it accepts again later', async (t) => {
     const server = await startServer({ args: ['--limits-connections', '1000'], via: ['bash', '-c', 'ulimit -n 40; exec "$@"', '-'] });
     t.after(() => stopServer(server));
     await logged(server, /few_descriptors/);
@@ -179,15 +179,15 @@ describe('limits of connections', () => {
     assert.equal((await first.ask('POST', '/v1/queues/q/jobs', '{"payload":0}')).status, 201);
     const crowd = Array.from({ length: 80 }, () => connection(server));
     await Promise.all(crowd.map((one) => one.opened));
-    await until('some were turned away', () => crowd.filter((one) => one.closed).length > 30);
-    const start = { cpu: processorSeconds(server), at: Date.now() };
+    await until('some connections were refused', () => crowd.filter((one) => one.closed).length > 30);
     for (let i = 1; i <= 20; i++) assert.equal((await first.ask('POST', '/v1/queues/q/jobs', `{"payload":${i}}`)).status, 201);
     const claimed = await first.ask('POST', '/v1/queues/q/claim', '{"count":100}');
     assert.equal(claimed.json.jobs.length, 21, 'the store needs no new descriptor');
     assert.equal((await first.ask('GET', '/v1/jobs?queue=q')).json.jobs.length, 21);
-    // A second of nothing to do but to turn people away.
+    // The server now only refuses connections.
+    const start = { cpu: processorSeconds(server), at: Date.now() };
     const late = [];
-    await until('a second passed', () => {
+    await until('more than a second has passed', () => {
       if (late.length < 40) late.push(connection(server));
       return Date.now() - start.at > 1500;
     });
@@ -264,8 +264,8 @@ test('beanstalk: connections of one address are limited, others are served', asy
   for (const one of [...inside, elsewhere, again]) one.socket.destroy();
 });
 
-describe('large answers', () => {
-  test('a claim or list of many large jobs ends at 16 MiB; the rest comes with the next', async (t) => {
+describe('large replies', () => {
+  test('a claim or list of many large jobs ends at 16 MiB; the next one returns the rest', async (t) => {
     const server = await startServer({ backend: 'sqlite', args: ['--cache-bytes', '1MiB'], env: leanSanitizer });
     t.after(() => stopServer(server));
     const api = new Client(server);
@@ -295,7 +295,7 @@ describe('large answers', () => {
     api.close();
   });
 
-  test('pipelined requests beyond what is worked on at once are all answered', async (t) => {
+  test('all pipelined requests are answered, also beyond the number that is processed at once', async (t) => {
     const server = await startServer({ backend: 'memory', args: ['--limits-pipeline', '8'] });
     t.after(() => stopServer(server));
     const request = 'GET /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n';

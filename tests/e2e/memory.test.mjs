@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-19: one memory budget for everything that connections hold. Clients that send half of a request or do not read
-// what they asked for cannot make the server grow, and the server still works for everyone else.
+// HF-19: one memory budget for everything that connections hold. Clients that send incomplete requests or do not read
+// their replies cannot make the server grow, and the server still works for all others.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import net from 'node:net';
@@ -14,9 +14,9 @@ import { claimOne, enqueue } from './lib/suite.mjs';
 const MIB = 1 << 20;
 const JOB_BYTES = 512 << 10;
 const BUDGET_MIB = 32;
-// What the process may have beside the budget: buffers of the loop and of the allocator, the store, a reply being built.
+// What the process may use in addition to the budget: buffers of the loop and of the allocator, the store, a reply being built.
 const MARGIN_MIB = 128;
-// Long times: nobody may be disconnected for being slow before the memory is needed.
+// Long times: no client may be disconnected for being slow before the memory is needed.
 const settings = ['--limits-memory-bytes', `${BUDGET_MIB}MiB`, '--limits-large-body-bytes', '16MiB', '--limits-body-bytes', '8MiB', '--timeouts-drain-ms', '2s', '--timeouts-body-ms', '10m', '--timeouts-write-ms', '10m'];
 
 const peakMiB = (server) => Number(readFileSync(`/proc/${server.pid}/status`, 'utf8').match(/^VmHWM:\s+(\d+)/m)[1]) / 1024;
@@ -35,7 +35,7 @@ const usedUp = (api) =>
     const { refused, shed } = await figures(api);
     return refused + Object.values(shed).reduce((sum, n) => sum + n, 0) > 0;
   });
-/** Asks for much memory until a connection is shed. Where there was room, `hold` makes another connection that holds some. */
+/** Requests much memory until a connection is shed. If there was room, `hold` opens another connection that holds some. */
 const shedFor = (api, reason, hasRoom, hold) =>
   until(`a connection is shed: ${reason}`, async () => {
     if (await hasRoom()) hold();
@@ -61,7 +61,7 @@ function connection(server, pieces, { port = server.port, reads = 'nothing' } = 
     else next();
   };
   socket.on('connect', next);
-  /** Everything was handed to the kernel, or the server has answered or closed. */
+  /** The kernel has accepted everything, or the server has replied or closed. */
   one.done = () => one.closed || one.text !== '' || (one.sent === pieces.length && socket.writableLength === 0);
   return one;
 }
@@ -70,7 +70,7 @@ const piece = Buffer.alloc(64 << 10, 'x');
 const queueFor = async (api, queue, bytes) => assert.equal((await api.put(`/v1/queues/${queue}`, { payload_max: bytes })).status, 201);
 const enqueueBytes = async (api, queue, body) => assert.equal((await api.once('POST', `/v1/queues/${queue}/jobs`, { body, headers: { 'content-type': 'application/octet-stream' } })).status, 201);
 const head = (path, length) => `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
-/** A body of which `come` bytes are sent and one is missing. */
+/** A body of which `come` bytes are sent and one byte is missing. */
 const halfSent = (path, come, length = come + 1) => [head(path, length), ...Array(Math.floor(come / piece.length)).fill(piece), piece.subarray(0, come % piece.length)];
 
 /** What must work while the budget is used up. */
@@ -86,7 +86,7 @@ async function worksAtTheLimit(server, api, job) {
   assert.equal((await api.post(`/v1/jobs/${next.id}/fail`, { token: next.token, error: 'no' })).status, 200);
 }
 
-/** A larger request is served as soon as there is room; a 503 names when to try again. */
+/** A larger request is served as soon as there is room; a 503 says when to retry. */
 async function largeIsServed(api, path, bytes) {
   await until('a large request is served', async () => {
     const answer = await api.once('POST', path, { json: Array.from({ length: bytes / JOB_BYTES }, () => ({ payload: 'y'.repeat(JOB_BYTES) })) });
@@ -114,20 +114,20 @@ function isBounded(t, server, idle, peak = peakMiB(server)) {
 
 describe('HF-19 the memory budget over HTTP', () => {
   const half = (server) => connection(server, halfSent('/v1/queues/q/jobs', 4 * MIB, 8 * MIB), { reads: 'all' });
-  // Asked for often enough to fill the buffers of any kernel.
+  // Requested often enough to fill the buffers of any kernel.
   const peek = '/v1/queues/big/peek?limit=100';
   const unreadPeek = (server) => connection(server, [`GET ${peek} HTTP/1.1\r\nHost: localhost\r\n\r\n`.repeat(16)]);
   const bigJobs = async (api) => {
     for (let i = 0; i < 16; i++) await enqueue(api, 'big', { payload: 'z'.repeat(JOB_BYTES) });
   };
-  /** A body of 7 MiB that is not stored: whether it was taken. */
+  /** Whether a body of 7 MiB, which is not stored, was accepted. */
   const takes = async (api) => {
     const { status, text } = await api.once('POST', '/v1/queues/q/jobs', { body: 'x'.repeat(7 * MIB), headers: { 'content-type': 'application/json' } });
     assert.ok(status === 400 || status === 503, text);
     return status === 400;
   };
 
-  test('bodies of which a part is sent: the memory is bounded, others are served', async (t) => {
+  test('incomplete bodies: the memory is bounded, other clients are served', async (t) => {
     const { server, api, job, idle } = await started(t);
     const all = Array.from({ length: 64 }, () => half(server));
     await until('all have sent their part', () => all.every((one) => one.done()));
@@ -146,7 +146,7 @@ describe('HF-19 the memory budget over HTTP', () => {
     await until('all is given back', async () => (await figures(api)).held < MIB);
   });
 
-  test('four thousand small bodies of which a part is sent', async (t) => {
+  test('four thousand small incomplete bodies', async (t) => {
     const { server, api, job, idle } = await started(t);
     const all = Array.from({ length: 4000 }, () => connection(server, halfSent('/v1/queues/q/jobs', 60 << 10), { reads: 'all' }));
     await until('all have sent their part', () => all.every((one) => one.done()));
@@ -195,7 +195,7 @@ describe('HF-19 the memory budget over HTTP', () => {
       const count = 2000;
       const waits = Array.from({ length: count }, () => connection(server, Array.from({ length: each }, request)));
       await until('all have sent their claims', () => waits.every((one) => one.done()));
-      // What the large ones have left over.
+      // These use the room that the large ones left.
       for (const bytes of [8000, 3000, 2]) waits.push(...Array.from({ length: 300 }, () => connection(server, [claim(bytes, { wait_ms: 60_000 })])));
       await until('all have sent their claims', () => waits.every((one) => one.done()));
       const full = await figures(api);
@@ -208,9 +208,9 @@ describe('HF-19 the memory budget over HTTP', () => {
       await until('all is given back', async () => (await figures(api)).held < MIB);
     });
 
-  test('many claims of large jobs in one turn: their payloads are not all in memory at the same time', async (t) => {
+  test('many pipelined claims of large jobs: their payloads are not all in memory at the same time', async (t) => {
     const [count, bytes] = [24, 7 * MIB];
-    // Another process enqueues, so that this one has no memory from before.
+    // Another process enqueues, so that this one starts without used memory.
     const data = temporaryDirectory();
     const first = await startServer({ data, args: settings, env: leanSanitizer });
     const producer = new Client(first);
@@ -233,7 +233,7 @@ describe('HF-19 the memory budget over HTTP', () => {
     assert.ok(ready >= count - 2, `${ready} of ${count}`);
   });
 
-  test('a server with half-sent bodies and unread replies ends when its time to drain is over, not theirs', async (t) => {
+  test('a server with incomplete bodies and unread replies ends after its drain time, not after their time limits', async (t) => {
     const { server, api } = await started(t);
     await bigJobs(api);
     const all = Array.from({ length: 30 }, (_, i) => (i % 2 ? half(server) : unreadPeek(server)));
@@ -253,10 +253,10 @@ describe('HF-19 event streams that are not read', () => {
   const flood = async (api, batches) => {
     for (let i = 0; i < batches; i++) assert.equal((await api.post('/v1/queues/flood/jobs', Array.from({ length: 100 }, (_, k) => ({ payload: k })))).status, 200);
   };
-  /** Ids of the events in the text of a stream, and whether it tells of a gap. */
+  /** The ids of the events in the text of a stream, and whether it contains a gap. */
   const told = (text) => ({ ids: [...text.matchAll(/^id: (\d+)$/gm)].map(([, id]) => BigInt(id)), gap: /^event: gap$/m.test(text) });
 
-  for (const [name, path] of [['from now on', '/v1/events'], ['from the past', '/v1/events?after=0'], ['each with a filter of its own', (i) => `/v1/events?queue=flood&events=enqueued,${['ready', 'claimed', 'done', 'dead'][i % 4]}`]]) {
+  for (const [name, path] of [['from now on', '/v1/events'], ['from the past', '/v1/events?after=0'], ['each with its own filter', (i) => `/v1/events?queue=flood&events=enqueued,${['ready', 'claimed', 'done', 'dead'][i % 4]}`]]) {
     test(`a thousand ${name}: the memory is bounded, others are served`, async (t) => {
       const { server, api, job } = await started(t);
       const idle = residentMiB(server);
@@ -295,7 +295,7 @@ describe('HF-19 event streams that are not read', () => {
       await until('all is given back', async () => (await figures(api)).held < MIB);
     });
 
-  test('one that reads late hears everything or of a gap, in order, and then what follows', async (t) => {
+  test('a stream that reads late gets all events or a gap, in order, and then the following events', async (t) => {
     const { server, api } = await started(t);
     for (const batches of [20, 60, 200]) {
       const late = connection(server, stream('/v1/events?events=enqueued'));
@@ -337,7 +337,7 @@ describe('HF-19 the memory budget over beanstalk', () => {
   };
   const put = (body, missing = 0) => [`put 0 0 60 ${body.length + missing}\r\n`, body, ...(missing ? [] : ['\r\n'])];
 
-  test('puts of which a part is sent: the memory is bounded, others are served, both protocols share the budget', async (t) => {
+  test('incomplete puts: the memory is bounded, other clients are served, both protocols share the budget', async (t) => {
     const { server, api, job, idle } = await startedBeanstalk(t);
     const body = Buffer.alloc(JOB, 'b');
     const half = Array.from({ length: 400 }, () => connection(server, put(body, 10), { port: server.beanstalk, reads: 'all' }));

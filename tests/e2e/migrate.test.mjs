@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `holdfast migrate`: everything of one store arrives in another, once, and is compared; a migration that was
-// interrupted goes on. Runs itself below scripts/with-postgres and scripts/with-redis.
+// `holdfast migrate`: the whole content of one store is transferred to another, once, and compared; an interrupted
+// migration can be continued. The file runs itself with scripts/with-postgres and scripts/with-redis.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
@@ -34,13 +34,13 @@ const ended = (result, code) => assert.equal(result.code, code, `${result.stdout
 const fresh = () => path.join(temporaryDirectory(), 'store');
 const linesOf = (text) => text.trimEnd().split('\n').map((line) => JSON.parse(line));
 
-/** The lines of an export of a store that nobody uses. */
+/** The lines of an export of a store that no server uses. */
 async function exported(dir, args = ['--all']) {
   const result = await run(['export', '--data', dir, ...args]);
   ended(result, DONE);
   return linesOf(result.stdout);
 }
-/** The same without what must differ: the file's own time, when queues were made, and the order of what has names. */
+/** The same without the parts that differ: the time of the file, the creation times of queues, and the order of names. */
 function comparable(lines) {
   const plain = lines.slice(1).map(({ queue, ...rest }) => (queue ? { queue: { ...queue, created_at: undefined } } : rest));
   const name = (line) => (line.queue ?? line.schedule)?.name ?? '';
@@ -134,7 +134,7 @@ async function fillRest(api, receiver) {
 
 const kept = ['whole', 'done', 'dead', 'cancelled', 'again'];
 const names = ({ updated_at, created_at, ...rest }) => rest;
-/** What the API tells of a job, less what it is to lose. */
+/** The view of a job, without the members that a migration drops. */
 const shown = async (api, id) => {
   const { waited_ms, ...job } = await ok(api.get(`/v1/jobs/${id}`));
   return job;
@@ -160,7 +160,7 @@ describe('between two embedded stores', () => {
   });
   after(() => receiver.close());
 
-  test('--dry-run counts, and makes nothing', async () => {
+  test('--dry-run counts, and creates nothing', async () => {
     const result = await migrate(`sqlite:${source}`, `sqlite:${target}`, ['--dry-run', '--json']);
     ended(result, DONE);
     const found = JSON.parse(result.stdout);
@@ -170,7 +170,7 @@ describe('between two embedded stores', () => {
     assert.equal(existsSync(target), false);
   });
 
-  test('all of it arrives, and the source stays as it is', async () => {
+  test('everything is transferred, and the source does not change', async () => {
     const before = await exported(source), made = new Date().toISOString();
     const result = await migrate(`sqlite:${source}`, `sqlite:${target}`);
     ended(result, DONE);
@@ -184,10 +184,10 @@ describe('between two embedded stores', () => {
     const { state, reason, attempts } = there.find((line) => line.job?.id === ids.running).job;
     assert.deepEqual([state, reason, attempts], ['ready', 'restarted', 0]);
     assert.deepEqual(arrived(there, ids.running), arrived(before, ids.running));
-    for (const line of there.filter(({ queue }) => queue)) assert.ok(line.queue.created_at >= made, 'queues are made now');
+    for (const line of there.filter(({ queue }) => queue)) assert.ok(line.queue.created_at >= made, 'queues are created now');
   });
 
-  test('jobs, schedules, rules and their secrets are at work again', () => serving({ data: target, env }, async (api) => {
+  test('jobs, schedules, rules and their secrets work again', () => serving({ data: target, env }, async (api) => {
     for (const name of kept) assert.deepEqual(await shown(api, ids[name]), seen[name], name);
     assert.deepEqual(seen.whole.keys_if_undelivered, [['lost', 1], ['lost', 'ü']]);
     assert.deepEqual((await shown(api, ids.running)).history, []);
@@ -214,19 +214,19 @@ describe('between two embedded stores', () => {
     assert.ok((await shown(api, id)).seq > seen.again.seq);
   }));
 
-  test('a target that is not empty, or has moved on, is refused', async () => {
+  test('a target that is not empty, or has changed since, is refused', async () => {
     const again = await migrate(`sqlite:${source}`, `sqlite:${target}`);
     ended(again, REFUSED);
     assert.match(again.stderr, /the target is not empty/);
     const before = await exported(target);
     const resumed = await migrate(`sqlite:${source}`, `sqlite:${target}`, ['--resume']);
     ended(resumed, REFUSED);
-    assert.match(resumed.stderr, /not the first ones of the source|not alike/);
+    assert.match(resumed.stderr, /not the first ones of the source|not equal/);
     assert.deepEqual((await exported(target)).slice(1), before.slice(1));
   });
 });
 
-describe('what stays behind', () => {
+describe('what is not transferred', () => {
   const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
   const once = (api) => api.request('POST', '/v1/queues/mail/jobs', { body: '{"payload":1}', headers: { 'idempotency-key': 'k-1', 'content-type': 'application/json' } });
   let receiver, first, held, version;
@@ -257,7 +257,7 @@ describe('what stays behind', () => {
   });
   after(() => receiver.close());
 
-  test('keys that expired, versions, idempotency keys, tokens, figures, what schedules did, the outbox', async () => {
+  test('expired keys, versions, idempotency keys, tokens, figures, the history of schedules, the outbox', async () => {
     const result = await migrate(`sqlite:${source}`, `sqlite:${target}`);
     ended(result, DONE);
     assert.match(result.stdout, /3 jobs .*, 1 keys,/);
@@ -273,14 +273,14 @@ describe('what stays behind', () => {
       assert.notEqual(again.id, first);
       assert.equal((await ok(api.get('/v1/schedules/later'))).fired, 0);
       assert.equal((await ok(api.get('/v1/queues/mail/stats'))).since_created.failed_app, 0);
-      // What was raised is found anew; the death is old news, and would have come first.
+      // The raised condition is detected again; the dead job is not reported again, and would have come first.
       const notice = (await receiver.wait(count + 1)).at(-1).json;
       assert.deepEqual([notice.alert, told.has(notice.id)], ['deep', false]);
     });
   });
 });
 
-describe('what cannot be', () => {
+describe('refusals', () => {
   let source;
   before(async () => {
     source = fresh();
@@ -293,7 +293,7 @@ describe('what cannot be', () => {
     assert.doesNotMatch(result.stderr + result.stdout, /s3cret/);
   };
 
-  test('wrong words', async () => {
+  test('wrong arguments', async () => {
     const to = `sqlite:${fresh()}`;
     ended(await run(['migrate']), USAGE);
     await refused('memory:', to, USAGE, /memory: cannot be the source/);
@@ -306,7 +306,7 @@ describe('what cannot be', () => {
     await refused(postgres('same'), postgres('same').replace('postgres:', 'postgresql:'), USAGE, /the same store/);
   });
 
-  test('a source that is not there is not made', async () => {
+  test('a source that does not exist is not created', async () => {
     const none = fresh();
     await refused(`sqlite:${none}`, `sqlite:${fresh()}`, USAGE, /has no store/);
     assert.equal(existsSync(none), false);
@@ -317,7 +317,7 @@ describe('what cannot be', () => {
       await refused(`sqlite:${source}`, `sqlite:${fresh()}`, USAGE, /the source cannot be opened: .* in use/);
       await refused(postgres('lockedto'), `sqlite:${source}`, USAGE, /the target cannot be opened: .* in use/);
     });
-    // Its first sign of life goes before its first question.
+    // Its first heartbeat comes before its first query.
     const lives = async (api) => ok(api.get('/v1/queues'));
     await serving({ backend: postgres('busy'), args: ['--node', '7'] }, async (api) => {
       await lives(api);
@@ -378,13 +378,13 @@ describe('what cannot be', () => {
       await serving({ data: dir }, less);
     };
     assert.equal((await migrate(`sqlite:${source}`, to, [], { HF_FAILPOINT: 'migrate.release:1' })).code, 'SIGKILL');
-    await differs((api) => ok(api.post('/v1/kv/commit', { sets: [{ key: ['a'], value: 1 }] })), (api) => ok(api.post('/v1/kv/commit', { deletes: [['a']] })), /the source has 0 keys, the target 1; the target is left as it is/);
+    await differs((api) => ok(api.post('/v1/kv/commit', { sets: [{ key: ['a'], value: 1 }] })), (api) => ok(api.post('/v1/kv/commit', { deletes: [['a']] })), /the source has 0 keys, the target 1; the target stays unchanged/);
     await differs((api) => ok(api.put('/v1/schedules/s', { every_ms: 3_600_000, queue: 'q' }), 201), (api) => api.delete('/v1/schedules/s'), /the source has 0 schedules, the target 1;/);
     await differs((api) => ok(api.put('/v1/alerts/a', { on: 'dead', queue: 'q' }), 201), (api) => api.delete('/v1/alerts/a'), /the source has 0 alert rules, the target 1;/);
     ended(await migrate(`sqlite:${source}`, to, ['--resume']), DONE);
   });
 
-  test('a target with jobs of its own', async () => {
+  test('a target that already has jobs', async () => {
     const other = fresh();
     await serving({ data: other }, (api) => put(api, 'q', { payload: 'mine' }));
     const before = await exported(other);
@@ -394,14 +394,14 @@ describe('what cannot be', () => {
   });
 });
 
-describe('by way of a shared store', () => {
+describe('through a shared store', () => {
   const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
   let receiver;
   before(async () => {
     receiver = await new Receiver().listen();
   });
   after(() => receiver.close());
-  for (const [store, between] of [['PostgreSQL', postgres('there')], ['Redis', process.env.HF_REDIS]]) test(`${store} and back: what an export tells is the same`, async () => {
+  for (const [store, between] of [['PostgreSQL', postgres('there')], ['Redis', process.env.HF_REDIS]]) test(`${store} and back: the export is the same`, async () => {
     const source = fresh(), back = fresh();
     const seen = {};
     let rules, ids;
@@ -418,7 +418,7 @@ describe('by way of a shared store', () => {
     if (store === 'PostgreSQL') assert.equal(sql('SELECT count(*) FROM there.job'), '9');
     ended(await migrate(between, `sqlite:${back}`), DONE);
     assert.equal((await run(['check', back])).code, 0);
-    // Before anything in it moves on: the rules are at work where they came to, each notice signed with their secret.
+    // Before anything changes there: the rules work in the target, and each notice is signed with their secret.
     await serving({ backend: between, env }, async (api) => {
       assert.deepEqual((await api.get('/v1/alerts')).json.alerts.map(names), rules);
       for (const name of kept) assert.deepEqual(await shown(api, ids[name]), seen[name], name);
@@ -484,7 +484,7 @@ describe('killed in the middle', () => {
     const early = await migrate(`sqlite:${source}`, to, ['--resume']);
     ended(early, USAGE);
     assert.match(early.stderr, /the target is in use by node 0; .* if it was killed, try again in 15 seconds/);
-    sql('DELETE FROM killed.node'); // as those seconds would
+    sql('DELETE FROM killed.node'); // as the passing of those seconds would
   };
   const finished = async (to) => {
     ended(await migrate(`sqlite:${source}`, to), REFUSED);
@@ -498,7 +498,7 @@ describe('killed in the middle', () => {
   };
 
   for (const [store, name] of [['embedded', () => `sqlite:${fresh()}`], ['PostgreSQL', () => postgres('killed')]]) {
-    test(`${store}: each job is there once`, async () => {
+    test(`${store}: each job exists once`, async () => {
       const to = name();
       await died(to, 'migrate.batch:2');
       await serving(to.startsWith('sqlite:') ? { data: to.slice(7) } : { backend: to }, async (api) => {
@@ -517,10 +517,10 @@ describe('killed in the middle', () => {
     });
   }
 
-  test('what is not the same is named, and nothing goes on', async () => {
+  test('differences are reported, and the migration stops', async () => {
     const dir = fresh(), to = `sqlite:${dir}`;
     await died(to, 'migrate.release:1');
-    await serving({ data: dir }, () => {}); // what the journal has is in the database then
+    await serving({ data: dir }, () => {}); // then the records of the journal are in the database
     runSql(path.join(dir, 'holdfast.db'), `UPDATE payload SET body = CAST('{"n":9}' AS BLOB) WHERE body = CAST('{"n":7}' AS BLOB)`);
     const changed = await migrate(`sqlite:${source}`, to, ['--resume']);
     ended(changed, REFUSED);
@@ -532,7 +532,7 @@ describe('killed in the middle', () => {
     await serving({ data: dir }, async (api) => assert.equal((await ok(api.get('/v1/queues/q0'))).paused, true));
   });
 
-  /** Somebody holds the target's table of jobs until fn has done something to who waits for it. */
+  /** Holds a lock on the target's table of jobs until fn has acted on the process that waits for it. */
   const stopped = async (args, fn) => {
     const other = spawn('psql', psql, { stdio: ['pipe', 'pipe', 'inherit'] });
     let said = '', child;
@@ -550,7 +550,7 @@ describe('killed in the middle', () => {
     await serving({ backend: postgres('cut') }, () => {});
     const interrupted = await stopped([], (child) => child.kill('SIGINT'));
     ended(interrupted, REFUSED);
-    assert.match(interrupted.stderr, /interrupted after 500 jobs; the same command with --resume goes on from there/);
+    assert.match(interrupted.stderr, /interrupted after 500 jobs; the same command with --resume continues from there/);
     assert.equal(sql('SELECT count(*) FROM cut.job'), '500');
     const lost = await stopped(['--resume'], () => sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'cut.job'::regclass"));
     ended(lost, UNREACHABLE);
@@ -559,7 +559,7 @@ describe('killed in the middle', () => {
     assert.equal(sql('SELECT count(*), count(DISTINCT payload) FROM cut.job'), `${COUNT}|${COUNT}`);
   });
 
-  test('before its queues go on', async () => {
+  test('before its queues are resumed', async () => {
     const to = `sqlite:${fresh()}`;
     await died(to, 'migrate.release:1');
     assert.equal(await finished(to), COUNT);

@@ -17,11 +17,11 @@ const problem = (answer, status, code) => {
   return answer.json;
 };
 
-/** Another node may hold a job for a moment, so over faults the order is not part of the promise. */
+/** Another node may hold a job for a moment, so the order is not guaranteed with the fault wrapper. */
 const inOrder = (use, list) => (use.backend.startsWith('fault+') ? [...list].sort() : list);
 
 onStores('native API', stores, {}, (use) => {
-  test('a queue is made, seen, changed, listed and deleted', async () => {
+  test('a queue is created, shown, changed, listed and deleted', async () => {
     const { api } = use;
     const q = freshQueue('shop ü');
     const at = `/v1/queues/${encodeURIComponent(q)}`;
@@ -80,7 +80,7 @@ onStores('native API', stores, {}, (use) => {
     assert.deepEqual(seen.filter((name) => name.startsWith(stem)), names);
   });
 
-  test('ORC-7 ORC-14 labels, attributes, results of failures and discards have a native way', async () => {
+  test('ORC-7 ORC-14 labels, attributes, results of failures and discards are available in the native API', async () => {
     const { api } = use;
     const q = freshQueue();
     await api.put(`/v1/queues/${q}`, { max_attempts: 1, unique_scope: 'kept', ranked: true });
@@ -113,7 +113,7 @@ onStores('native API', stores, {}, (use) => {
     problem(await api.get(`/v1/queues/${freshQueue()}/history`), 404, 'no_queue');
   });
 
-  test('a list of running jobs says when their leases end', async () => {
+  test('a list of running jobs shows when their leases end', async () => {
     const { api } = use;
     const q = freshQueue();
     const { id } = await enqueue(api, q, { payload: 1 });
@@ -126,7 +126,7 @@ onStores('native API', stores, {}, (use) => {
     assert.ok(end <= Date.parse((await api.get(`/v1/jobs/${id}`)).json.lease_until) + 1000);
   });
 
-  test('payloads come back byte for byte', async () => {
+  test('payloads are returned byte for byte', async () => {
     const { api } = use;
     const q = freshQueue();
     const texts = ['{"a": 1.0, "b":  12345678901234567890,\n "c":"\\u00e9\\/", "a":1e400}', '[]', '"\\ud800"', 'null', '  -0.0e-1  '];
@@ -166,7 +166,7 @@ onStores('native API', stores, {}, (use) => {
     assert.equal((await claimOne(api, q)).payload_text, 'plain text');
   });
 
-  test('what curl -d sends without a type is JSON', async () => {
+  test('a body that curl -d sends without a type is JSON', async () => {
     const { api } = use;
     const q = freshQueue();
     const headers = { 'content-type': 'application/x-www-form-urlencoded', 'idempotency-key': q };
@@ -176,7 +176,7 @@ onStores('native API', stores, {}, (use) => {
     problem(await api.request('POST', `/v1/queues/${q}/jobs`, { body: 'to=ann', headers: { 'content-type': 'application/x-www-form-urlencoded' } }), 400, 'malformed_json');
   });
 
-  test('many at once: an array and NDJSON, one outcome each', async () => {
+  test('many jobs at once: an array and NDJSON, with one outcome for each job', async () => {
     const { api } = use;
     const q = freshQueue();
     const list = [{ payload: 1 }, { payload: 2, priority: 'nonsense' }, { payload: 3, delay_ms: 60000 }];
@@ -198,7 +198,7 @@ onStores('native API', stores, {}, (use) => {
     assert.equal(stats.json.counts.scheduled, 1);
   });
 
-  test('an idempotency key makes one job; with another body it is refused', async () => {
+  test('an idempotency key creates one job; with another body it is refused', async () => {
     const { api } = use;
     const q = freshQueue();
     const headers = { 'idempotency-key': `${q}-one` };
@@ -211,7 +211,7 @@ onStores('native API', stores, {}, (use) => {
     assert.equal((await api.get(`/v1/queues/${q}`)).json.counts.ready, 1);
   });
 
-  test('HF-1: what a relaxed queue answers says so, and nothing else does', async () => {
+  test('HF-1: only the replies of a relaxed queue say that they are relaxed', async () => {
     const { api } = use;
     for (const durability of ['relaxed', 'fsync']) {
       const q = freshQueue(durability);
@@ -292,7 +292,7 @@ onStores('native API', stores, {}, (use) => {
     problem(await api.post(`/v1/jobs/${id}/ack`, { token: 'rubbish!' }), 422, 'invalid_field');
   });
 
-  test('many leases at once, an outcome each', async () => {
+  test('many leases at once, with one outcome for each', async () => {
     const { api } = use;
     const q = freshQueue();
     for (let i = 0; i < 3; i++) await enqueue(api, q, { payload: i });
@@ -383,7 +383,7 @@ onStores('native API', stores, {}, (use) => {
     assert.equal((await api.get(`/v1/queues/${q}`)).json.counts.ready, 0);
   });
 
-  test('bulk: dead jobs come back together', async () => {
+  test('bulk: dead jobs are requeued together', async () => {
     const { api } = use;
     const q = freshQueue();
     await api.put(`/v1/queues/${q}`, { max_attempts: 1 });
@@ -471,7 +471,7 @@ onStores('a store that forgets', ['fault+sqlite'], {}, (use) => {
     'a schedule': (name) => ['PUT', `/v1/schedules/${name}`, { every_ms: 86_400_000 }],
   };
   for (const [what, request] of Object.entries(made))
-    test(`503 says that ${what} was surely not made, whatever failed`, async () => {
+    test(`503 says that ${what} was certainly not created, whatever failed`, async () => {
       const once = new Client(use.server, { retryUnavailable: false });
       const seen = new Set();
       for (let i = 0; i < 200 || seen.size < 3; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// holdfast import --nomarr: a database with the schema of the queue document. What a row was stays visible, whatever its status;
-// a file that needs what the server lacks is refused as a whole; values that SQLite lets in and a queue does not are named.
+// holdfast import --nomarr: a database with the schema of the queue document. The data of a row stay visible, whatever its status;
+// a file that needs something that the server lacks is refused as a whole; values that SQLite accepts and a queue does not are reported.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -61,7 +61,7 @@ async function onServer(options, fn) {
 const jobs = async (api) => ok(await api.get(at('list?limit=1000'))).jobs.sort((a, b) => a.id - b.id);
 
 describe('import --nomarr', () => {
-  test('NOM-16: times, errors and results of every row stay, in the API and in SQL', () => onServer({}, async ({ server, api, take }) => {
+  test('NOM-16: times, errors and results of every row are kept, in the API and in SQL', () => onServer({}, async ({ server, api, take }) => {
     const rows = [
       row({ path: '/m/pending', enqueued_at: old + 1 }),
       row({ path: '/m/running', status: 'running', priority: 3, enqueued_at: old + 2, started_at: old + 5 }),
@@ -95,7 +95,7 @@ describe('import --nomarr', () => {
     if (view(server)) await until('the view has all of it', () => view(server).length === 8);
     assert.deepEqual(view(server) ?? expected, expected);
 
-    // What runs here has its own times from then on.
+    // A job that runs here gets its own times from then on.
     ok(await api.post(at('requeue'), { job_id: seen[4].id }));
     for (let job; (job = ok(await api.post(at('dequeue'), {}))); ) ok(await api.post(at(job.path === '/m/error' ? 'fail' : 'complete'), { job_id: job.id, token: job.token, error: job.path === '/m/error' ? 'again' : undefined, results: job.path === '/m/error' ? undefined : job.path }));
     for (const job of (await jobs(api)).filter(({ path: one, error }) => ['/m/pending', '/m/running'].includes(one) || error === 'again')) {
@@ -121,7 +121,7 @@ describe('import --nomarr', () => {
     assert.deepEqual(ok(await api.get('/v1/queues')).queues, []);
     assert.deepEqual(await jobs(api), []);
 
-    // Names that no setting can have, and that would steer a terminal.
+    // Names that no setting can have, and that would control a terminal.
     const odd = await take(database([row({}), row({ queue_type: 'x'.repeat(10_000) }), row({ queue_type: 'a b\u001b[2J"' })]));
     assert.equal(odd.code, 1);
     assert.match(odd.stderr, /nothing was imported: 2 rows/);
@@ -144,7 +144,7 @@ describe('import --nomarr', () => {
     assert.deepEqual(ok(await api.get('/v1/queues')).queues, []);
   }));
 
-  test('NOM-16: hostile values are named by row and column; the corrected file imports the rest', () => onServer({}, async ({ api, take }) => {
+  test('NOM-16: invalid values are reported by row and column; the corrected file imports the rest', () => onServer({}, async ({ api, take }) => {
     const loose = `CREATE TABLE queue (id INTEGER PRIMARY KEY, ${columns.join()});`;
     const bytes = "CAST(x'2fff00fe' AS TEXT)";
     const wrong = [
@@ -192,7 +192,7 @@ describe('import --nomarr', () => {
     }
   }));
 
-  test('NOM-16: a file that is no such database changes nothing', () => onServer({}, async ({ api, take }) => {
+  test('NOM-16: a file that is not such a database changes nothing', () => onServer({}, async ({ api, take }) => {
     const text = path.join(temporaryDirectory(), 'text.db');
     writeFileSync(text, 'no database at all, but long enough to be read as one');
     for (const [file, says] of [[text, /no table/], [database([], { create: 'CREATE TABLE queue (id INTEGER PRIMARY KEY, path TEXT);' }), /no such column/], [path.join(temporaryDirectory(), 'gone.db'), /not there/]]) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ORC-18, PDQ-9: notices are delivered, signed, retried, kept through a kill -9, and never go where they must not.
+// ORC-18, PDQ-9: notices are delivered, signed and retried, survive kill -9, and are never sent to forbidden addresses.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -95,7 +95,7 @@ onStores('alert rules (ORC-18)', stores, {}, (use) => {
     assert.ok(!use.server.stderr.includes('tops3cret'));
   });
 
-  test('what makes no sense is refused by name', async () => {
+  test('invalid rules are refused, and the field is named', async () => {
     const url = 'https://hooks.example/';
     const cases = [
       [{}, 'missing_field', 'on'],
@@ -130,7 +130,7 @@ onStores('alert rules (ORC-18)', stores, {}, (use) => {
 for (const backend of stores)
   test(`a dead job is delivered, signed, once for each rule, on ${backend} (ORC-18)`, async () => {
     const proxy = await freePort();
-    // A proxy of the environment must not be used: nobody listens there.
+    // A proxy of the environment must not be used: no server listens there.
     const env = { http_proxy: `http://127.0.0.1:${proxy}`, HTTP_PROXY: `http://127.0.0.1:${proxy}`, ALL_PROXY: `http://127.0.0.1:${proxy}` };
     await withServer({ backend, env }, async ({ api, receiver, server, rule }) => {
       const secret = 'whsec-Grüße';
@@ -194,7 +194,7 @@ test('payloads that are not JSON', async () => {
 describe('retries (ORC-18)', () => {
   const clock = { backend: 'sqlite', args: ['--test-clock'], env: { HOLDFAST_WEBHOOKS_TIMEOUT_MS: '1s', HOLDFAST_BREAKER_FAILURE_THRESHOLD: '1000' } };
 
-  test('a wrong answer, a redirect, silence and a closed port; each waits longer', async (t) => {
+  test('a wrong reply, a redirect, no reply and a closed port; each retry waits longer', async (t) => {
     await withServer(clock, async ({ api, receiver, rule, advance, notices }) => {
       const elsewhere = await new Receiver().listen();
       t.after(() => elsewhere.close());
@@ -222,7 +222,7 @@ describe('retries (ORC-18)', () => {
         const left = Date.parse(notice.next_at) - now;
         assert.ok(left >= wait * 0.9 && left <= wait * 1.1, `attempt ${i + 1}: ${left} of ${wait}`);
         await advance(left - 1);
-        assert.equal(receiver.requests.length, i + 1); // not a moment before
+        assert.equal(receiver.requests.length, i + 1); // not earlier
         receiver.answer = failures[i + 1]?.[0] ?? 204;
         await advance(1);
         await receiver.wait(i + 2);
@@ -235,7 +235,7 @@ describe('retries (ORC-18)', () => {
     });
   });
 
-  test('connection refused, then given up by age, then delivered anew or discarded', async () => {
+  test('a refused connection; notices are given up by age, then delivered again or discarded', async () => {
     await withServer({ ...clock, env: { ...clock.env, HOLDFAST_WEBHOOKS_GIVE_UP_MS: '5s' } }, async ({ api, receiver, rule, advance, notices }) => {
       const port = await freePort();
       await rule('all', { on: 'dead', webhook: { url: `http://127.0.0.1:${port}/in` } });
@@ -261,7 +261,7 @@ describe('retries (ORC-18)', () => {
   });
 });
 
-test('a breaker opens for a dead target, denies at no cost, half-opens and closes; it survives a restart (PDQ-9)', async () => {
+test('a breaker opens for a failing target, denies calls without counting them, half-opens and closes; it survives a restart (PDQ-9)', async () => {
   const env = { HOLDFAST_BREAKER_FAILURE_THRESHOLD: '3', HOLDFAST_BREAKER_OPEN_COOLDOWN_SECONDS: '30', HOLDFAST_WEBHOOKS_CONCURRENCY: '1' };
   await withServer({ backend: 'sqlite', args: ['--test-clock'], env }, async (use) => {
     const { receiver } = use;
@@ -274,7 +274,7 @@ test('a breaker opens for a dead target, denies at no cost, half-opens and close
     assert.equal(open.failures, 3);
     assert.equal(await metric(use.api, `holdfast_breaker_state{target="${target}"}`), 1);
     assert.equal(receiver.requests.length, 3);
-    await use.advance(29_000); // the back-off of all of them is over, the cooldown is not
+    await use.advance(29_000); // the back-off of all notices has ended, the cooldown has not
     assert.equal(receiver.requests.length, 3);
     const kept = await use.notices();
     assert.equal(kept.length, 5);
@@ -297,27 +297,27 @@ test('a breaker opens for a dead target, denies at no cost, half-opens and close
   });
 });
 
-test('kill -9 between the death and the delivery: delivered after the restart, exactly the durable ones (ORC-18)', async () => {
+test('kill -9 between the death of a job and the delivery: exactly the durable notices are delivered after the restart (ORC-18)', async () => {
   await withServer({ backend: 'sqlite' }, async (use) => {
     const { receiver } = use;
-    receiver.answer = () => {}; // takes everything, says nothing
+    receiver.answer = () => {}; // reads every request and does not reply
     await use.rule('all', { on: 'dead', webhook: { url: receiver.url, secret: 's' } });
     const dead = [];
     for (let i = 0; i < 20; i++) dead.push(await die(use.api, freshQueue()));
-    const before = new Set((await receiver.wait(16)).map((r) => r.json.id));
+    const first = new Set((await receiver.wait(16)).map((r) => r.json.id));
     await use.restart(killServer);
     receiver.answer = 200;
     await until('an empty outbox', async () => (await use.notices()).length === 0);
-    const after = receiver.requests.slice(before.size);
+    const after = receiver.requests.slice(first.size);
     assert.deepEqual(after.map((r) => r.json.job.id).sort(), [...dead].sort());
     assert.equal(new Set(after.map((r) => r.json.id)).size, 20);
-    for (const id of before) assert.ok(after.some((r) => r.json.id === id)); // again, under the same id
+    for (const id of first) assert.ok(after.some((r) => r.json.id === id)); // delivered again, with the same id
     assert.ok(after.every((r) => genuine('s', r.headers, r.raw)));
   });
 });
 
-describe('where notices must not go', () => {
-  test('a name that is loopback is refused when it is sent, unless allowed', async () => {
+describe('forbidden addresses', () => {
+  test('a name of a loopback address is refused at the delivery, unless it is allowed', async () => {
     await withServer({ backend: 'memory', env: { HOLDFAST_WEBHOOKS_ALLOW: '' } }, async ({ api, receiver, rule, server, notices }) => {
       await rule('all', { on: 'dead', webhook: { url: `http://localhost:${receiver.port}/` } });
       await die(api, freshQueue());
@@ -328,7 +328,7 @@ describe('where notices must not go', () => {
       assert.match(notice.error, /refused: localhost is a loopback address/);
       assert.equal(receiver.requests.length, 0);
       assert.ok((await metric(api, 'holdfast_notices_refused_total')) >= 1);
-      assert.deepEqual((await api.get('/v1/breakers')).json.breakers, []); // nobody was called
+      assert.deepEqual((await api.get('/v1/breakers')).json.breakers, []); // no request was sent
       await logged(server, /notice_not_delivered/);
     });
     for (const env of [{ HOLDFAST_WEBHOOKS_ALLOW: 'LOCALHOST' }, { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.1,::1' }, { HOLDFAST_WEBHOOKS_ALLOW: '', HOLDFAST_WEBHOOKS_ALLOW_PRIVATE: 'true' }])
@@ -339,7 +339,7 @@ describe('where notices must not go', () => {
       });
   });
 
-  test('a setting that is none is refused at the start', async () => {
+  test('an invalid setting is refused at the start', async () => {
     await assert.rejects(startServer({ backend: 'memory', env: { HOLDFAST_WEBHOOKS_ALLOW: '10.0.0.1/8' } }), /webhooks\.allow/);
   });
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running it: health, readiness, signals, restarts, two servers, sockets (HF-1, HF-12, PDQ-5).
+// Operation: health, readiness, signals, restarts, two servers, sockets (HF-1, HF-12, PDQ-5).
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ async function beginRequest(server, body) {
   return { answered, end: () => request.end(body) };
 }
 
-describe('running it', () => {
+describe('operation', () => {
   test('HF-12: health and readiness', async () => {
     const server = await startServer();
     const api = new Client(server);
@@ -48,7 +48,7 @@ describe('running it', () => {
     await stopServer(server);
   });
 
-  test('HF-12: the log is one JSON object a line when asked, and holds no payloads', async () => {
+  test('HF-12: the log has one JSON object per line if configured, and contains no payloads', async () => {
     const server = await startServer({ args: ['--log-format', 'json', '--log-level', 'debug'] });
     const api = new Client(server);
     await enqueue(api, 'q', { payload: 'a-secret-payload' });
@@ -61,7 +61,7 @@ describe('running it', () => {
     assert.doesNotMatch(server.stderr, /a-secret/);
   });
 
-  test('HF-1: what was confirmed is there after kill -9, leases and tokens included', async () => {
+  test('HF-1: everything confirmed exists after kill -9, including leases and tokens', async () => {
     let server = await startServer({ data: temporaryDirectory() });
     let api = new Client(server);
     const ids = [];
@@ -83,7 +83,7 @@ describe('running it', () => {
     await stopServer(server);
   });
 
-  test('SIGTERM (PDQ-4): waiting claims end, streams end, jobs under way keep their lease, exit 0', async () => {
+  test('SIGTERM (PDQ-4): waiting claims end, streams end, running jobs keep their lease, exit 0', async () => {
     let server = await startServer({ data: temporaryDirectory() });
     let api = new Client(server);
     await enqueue(api, 'q', { payload: 1 });
@@ -105,12 +105,12 @@ describe('running it', () => {
     assert.equal((await api.get(`/v1/jobs/${held.id}`)).json.state, 'running');
     const back = (await api.get(`/v1/jobs/${streamed.id}`)).json;
     assert.equal(back.state, 'ready');
-    assert.equal(back.crashes, 0, 'the server ended the stream: nobody crashed');
+    assert.equal(back.crashes, 0, 'the server ended the stream: no crash is counted');
     api.close();
     await stopServer(server);
   });
 
-  test('SIGHUP reloads what it can and says what it cannot', async () => {
+  test('SIGHUP reloads some settings and reports those that need a restart', async () => {
     const file = path.join(temporaryDirectory(), 'holdfast.yaml');
     writeFileSync(file, 'log:\n  level: info\n');
     const server = await startServer({ backend: 'memory', args: ['--config', file] });
@@ -123,7 +123,7 @@ describe('running it', () => {
     await stopServer(server);
   });
 
-  test('SIGHUP while it drains changes nothing and does no harm', async () => {
+  test('SIGHUP during a drain changes nothing', async () => {
     const server = await startServer();
     const held = await beginRequest(server, '{}');
     server.process.kill('SIGTERM');
@@ -138,7 +138,7 @@ describe('running it', () => {
     assert.deepEqual(await server.exited, { code: 0, signal: null });
   });
 
-  test('a wrong address to listen on is found before a store is made', async () => {
+  test('a wrong listen address is reported before a store is created', async () => {
     const data = path.join(temporaryDirectory(), 'data');
     const { code, stderr } = await run(['serve', '--listen', '127.0.0.1:0,nowhere', '--data', data]);
     assert.equal(code, 2);
@@ -146,7 +146,7 @@ describe('running it', () => {
     assert.ok(!existsSync(data));
   });
 
-  test('only the directory of the store is made', async () => {
+  test('only the directory of the store is created', async () => {
     const dir = temporaryDirectory();
     const [data, store] = [path.join(dir, 'data'), path.join(dir, 'store')];
     const server = await startServer({ data, args: ['--backend', `sqlite:${store}`] });
@@ -172,7 +172,7 @@ describe('running it', () => {
     await until('stopping', () => messages.some((m) => m.includes('STOPPING=1')));
   });
 
-  test('tokens of an earlier process mean nothing, in memory neither', only('memory'), async () => {
+  test('tokens of an earlier process are invalid, also with the memory store', only('memory'), async () => {
     const tokens = [];
     for (let i = 0; i < 2; i++) {
       const server = await startServer({ backend: 'memory' });
@@ -187,7 +187,7 @@ describe('running it', () => {
     assert.notEqual(tokens[0], tokens[1]);
   });
 
-  test('a second server on the same data is refused in words', only('files'), async () => {
+  test('a second server on the same data is refused with a message', only('files'), async () => {
     const server = await startServer();
     const second = await run(['serve', '--listen', '127.0.0.1:0', '--data', server.data]);
     assert.equal(second.code, 1);
@@ -198,7 +198,7 @@ describe('running it', () => {
     await stopServer(server);
   });
 
-  test('wrong settings are refused in words', async () => {
+  test('wrong settings are refused with a message', async () => {
     for (const [args, pattern] of [
       [['--lisen', 'x'], /did you mean.*listen/],
       [['--listen', '0.0.0.0:0'], /loopback/],

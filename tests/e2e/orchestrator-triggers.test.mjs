@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The orchestrator's triggers and their jobs: every clause of ORC-15 … ORC-20 over its API, and what is true of it through /v1.
+// The orchestrator's triggers and their jobs: every clause of ORC-15 … ORC-20 through its API, checked through /v1.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -74,7 +74,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     const hourly = status(await api.put(`/api/triggers/${timed.id}`, { cron: '0 * * * *' }), 200);
     assert.deepEqual([hourly.cron, hourly.timezone, hourly.target_queue], ['0 * * * *', 'Europe/Berlin', 'reports']);
     assert.equal((await trigger(api, timed.id)).next_fire_at, new Date(Math.floor((await clock(api)) / (60 * minute) + 1) * 60 * minute).toISOString());
-    // A queue that goes takes nothing with it; one that has its name feeds the trigger again.
+    // Deleting a queue does not delete the trigger; a new queue with its name supplies the trigger again.
     status(await api.delete(`/api/queues/${other.id}`), 204);
     const orphan = await trigger(api, made.id);
     assert.deepEqual([orphan.queue_id, orphan.last_error, orphan.next_fire_at], [null, 'queue_deleted', null], 'it says why it takes nothing');
@@ -95,13 +95,13 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     const queue = await makeQueue(api, { max_retries: 1 });
     const work = freshQueue('work');
     const made = await make(api, { type: 'QUEUE', queue_id: queue.id, target_queue: work, batch_size: 3, polling_interval: 60, payload: { process: 'invoices' } });
-    // None: next_fire_at moves on.
+    // No items: next_fire_at advances.
     const first = Date.parse(made.next_fire_at);
     await move(api, first - (await clock(api)));
     let now = await trigger(api, made.id);
     assert.deepEqual([now.fired, now.last_fired_at, now.last_processed_item_id], [0, null, null]);
     assert.equal(Date.parse(now.next_fire_at), first + minute);
-    // Mended: by priority, then age, where the document goes by a random id.
+    // Corrected: by priority, then age; the document sorts by a random id.
     const ids = [];
     for (const priority of [0, 5, -1, 5, 9]) ids.push((await add(api, queue, { priority })).id);
     await move(api, minute);
@@ -137,7 +137,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     assert.deepEqual(claimed.payload.items.map((entry) => entry.id), order, 'the ids of /api/jobs');
     assert.deepEqual(claimed.attributes?.items ?? order, order);
     assert.equal((await job(api, one.id)).status, 'IN_PROGRESS');
-    // Three lease times: the job's lease is lost, is claimed again, and the items are still its own.
+    // After three lease times the job has been claimed again, and it still holds the items.
     await move(api, 3 * minute + second);
     assert.equal((await jobsOf(api, made.id)).filter((other) => other.queue_item_ids.some((id) => order.includes(id))).length, 1, 'no second job');
     for (const id of order) assert.equal((await item(api, id)).job_id, one.id);
@@ -148,7 +148,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     assert.equal((await put(api, order[0], { status: 'DONE', token: '9-999' })).json.code, 'lease_lost');
     const done = status(await put(api, order[0], { status: 'DONE', result: { ok: true }, token: tokens[0] }), 200);
     assert.deepEqual([done.status, done.job_id], ['DONE', one.id]);
-    // The worker may renew what has no end, and put one back.
+    // The worker may extend an item's lease, which has no end, and release one.
     status(await api.post(`/api/queue-items/${order[1]}/renew`, { token: tokens[1] }), 200);
     status(await put(api, order[1], { status: 'NEW', token: tokens[1] }), 200);
     assert.equal((await item(api, order[1])).status, 'NEW');
@@ -156,7 +156,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     await move(api, 0);
     const ended = await job(api, one.id);
     assert.deepEqual([ended.status, ended.result], ['DONE', { count: 1 }]);
-    // What it left open follows its queue's policy: one retry.
+    // Items that it left open follow the policy of their queue: one retry.
     const left = await item(api, order[2]);
     assert.deepEqual([left.status, left.retries, left.job_id], ['NEW', 1, one.id]);
     assert.match(left.error_message, /left it open/);
@@ -224,7 +224,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     await remove(api, eager.id);
   });
 
-  test('ORC-18 ORC-20 a failing trigger backs off to a cap, counts, and tells once per streak, by event and webhook', async (t) => {
+  test('ORC-18 ORC-20 a failing trigger backs off to a cap, counts, and reports once per series of failures, by event and webhook', async (t) => {
     const { api, server } = use;
     const queue = await makeQueue(api);
     const work = freshQueue('full');
@@ -264,7 +264,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     await remove(api, made.id);
   });
 
-  test('HF-16 the API sees and touches its own triggers and their jobs alone', async () => {
+  test('HF-16 the API shows and changes only its own triggers and their jobs', async () => {
     const { api } = use;
     const name = freshQueue('native');
     const work = freshQueue('work');
@@ -360,7 +360,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     }
     const broken = await api.request('POST', '/api/triggers', { body: '{"type":', headers: { 'content-type': 'application/json' } });
     assert.equal(refusalFault(broken, 'malformed_json'), null);
-    // A ring over two triggers, told in the API's words.
+    // A ring of two triggers, reported in the terms of the API.
     const far = await makeQueue(api);
     const there = await make(api, { type: 'QUEUE', queue_id: queue.id, target_queue: far.name });
     const ring = await api.post('/api/triggers', { type: 'QUEUE', queue_id: far.id, target_queue: queue.name });
@@ -371,7 +371,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     await remove(api, timed.id);
   });
 
-  test('ORC-15 of changes at once none is lost', async () => {
+  test('ORC-15 no simultaneous change is lost', async () => {
     const { api } = use;
     const queue = await makeQueue(api);
     const made = await make(api, { type: 'QUEUE', queue_id: queue.id });
@@ -385,7 +385,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
 });
 
 onStores('triggers of the orchestrator, in real time', ['memory', 'sqlite'], {}, (use) => {
-  test('ORC-16 mended: robots and triggers at once never share an item', async () => {
+  test('ORC-16 corrected: robots and triggers never share an item', async () => {
     const { api } = use;
     const queue = await makeQueue(api);
     const work = freshQueue('work');
@@ -416,7 +416,7 @@ onStores('triggers of the orchestrator, in real time', ['memory', 'sqlite'], {},
   });
 });
 
-test('ORC-16 ORC-17 kill -9: job, items and the firing are there together, each item in one job, each time once', async () => {
+test('ORC-16 ORC-17 kill -9: a job, its items and the firing are stored together, each item in one job, each time once', async () => {
   const data = temporaryDirectory();
   let server = await startServer({ data });
   let api = new Client(server);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The orchestrator's queues: every clause of ORC-1 … ORC-14, ORC-21 and HF-16, and what is true of it through /v1.
+// The orchestrator's queues: every clause of ORC-1 … ORC-14, ORC-21 and HF-16, checked through /v1.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
 import { refusalFault } from './lib/problem.mjs';
 import { killServer, startServer, stopServer } from './lib/server.mjs';
-import { freshQueue, onStores } from './lib/suite.mjs';
+import { freshQueue, onStores, trace } from './lib/suite.mjs';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
@@ -26,11 +26,20 @@ const add = async (api, queue, more = {}) => status(await api.post('/api/queue-i
 const item = async (api, id) => status(await api.get(`/api/queue-items/${id}`), 200);
 const put = (api, id, body) => api.put(`/api/queue-items/${id}`, body);
 const next = (api, queue, more = '') => api.get(`/api/queue-items/next?queue_id=${queue.id}${more}`);
-/** The same item as the engine has it. */
+/** The view of the same item in /v1. */
 const native = async (api, id) => status(await api.get(`/v1/jobs/${id}`), 200);
 const advance = async (api, ms) => status(await api.post('/v1/test/clock', { advance_ms: ms }), 200);
 
 onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
+  test('HF-20: the trace context of a request is copied into the headers of the item', async () => {
+    const { api } = use;
+    const queue = await makeQueue(api);
+    const byId = status(await api.post('/api/queue-items', { queue_id: queue.id }, { headers: trace }), 201);
+    const byName = status(await api.post('/api/queue-items/add', { queue_name: queue.name }, { headers: trace }), 201);
+    for (const { id } of [byId, byName]) assert.deepEqual((await native(api, id)).headers, trace);
+    assert.equal((await native(api, (await add(api, queue)).id)).headers, undefined);
+  });
+
   test('ORC-1 a queue is created, listed, read, updated and deleted; a taken name is 409', async () => {
     const { api } = use;
     const name = freshQueue('orders');
@@ -76,7 +85,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.notEqual(again.id, made.id, 'an id is never used twice');
   });
 
-  test('ORC-1 a queue is renamed: items, counts, triggers and /v1 follow; names stay unique', async () => {
+  test('ORC-1 a queue is renamed: items, counts, triggers and /v1 use the new name; names stay unique', async () => {
     const { api } = use;
     const [first, second, third] = [freshQueue('first'), freshQueue('second'), freshQueue('third')];
     const queue = await makeQueue(api, { name: first, description: 'Invoices' });
@@ -99,7 +108,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(status(await api.get(`/api/triggers/${trigger.id}`), 200).last_error, null);
     assert.equal((await native(api, added.id)).queue, first, 'the store has it under its first name');
     assert.equal(status(await api.get(`/v1/queues/${first}`), 200).attributes.name, second);
-    // A name is one queue's: not another's, not one of /v1, not one that a queue is kept under.
+    // A name belongs to one queue: not to another one, not to one of /v1, and not to the internal name of a queue.
     status(await api.put(`/v1/queues/${third}`, {}), 201);
     for (const name of [second, first, third]) {
       problem(await api.patch(`/api/queues/${other.id}`, { name }), 409, 'exists');
@@ -121,7 +130,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(status(await api.post('/api/queues', { name: first }), 201).name, first);
   });
 
-  test('ORC-1 of renames and creations at once one gets the name', async () => {
+  test('ORC-1 one of several simultaneous renames and creations gets the name', async () => {
     const { api } = use;
     const name = freshQueue('wanted');
     const queues = [];
@@ -132,7 +141,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(status(await api.get('/api/queues?limit=1000'), 200).filter((one) => one.name === name).length, 1);
   });
 
-  test('ORC-7 ORC-9 refusals have the words and ids of the document', async () => {
+  test('ORC-7 ORC-9 refusals use the terms and ids of the document', async () => {
     const { api } = use;
     const queue = await makeQueue(api, { enforce_unique_reference: true });
     const made = await add(api, queue, { reference: 'same' });
@@ -165,7 +174,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(status(await put(api, made.id, { status: 'DONE' }), 200).error_message, null);
     assert.equal(status(await api.get(`/api/queue-items?queue_id=${queue.id}`), 200)[0].error_message, null);
     assert.ok((await native(api, made.id)).history.some((one) => one.error === 'first try'), 'it stays in the history');
-    // What is said with DONE, or about a DONE item, is shown.
+    // An error that is sent with DONE, or for a DONE item, is shown.
     assert.equal(status(await put(api, made.id, { error_message: 'a remark' }), 200).error_message, 'a remark');
     const second = await add(api, queue);
     status(await put(api, second.id, { status: 'IN_PROGRESS' }), 200);
@@ -210,7 +219,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     problem(await api.post('/api/queue-items', { queue_id: -1 }), 404, 'no_queue');
     const nowhere = freshQueue('nowhere');
     problem(await api.post('/api/queue-items/add', { queue_name: nowhere }), 404, 'no_queue');
-    assert.equal((await api.get(`/v1/queues/${nowhere}`)).status, 404, 'no queue was made');
+    assert.equal((await api.get(`/v1/queues/${nowhere}`)).status, 404, 'no queue was created');
     assert.equal(status(await api.get(`/v1/queues/${queue.name}/stats`), 200).counts.ready, 3);
   });
 
@@ -243,7 +252,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     problem(await api.get('/api/queue-items/next?queue_id=4000000000'), 404, 'no_queue');
   });
 
-  test('ORC-5 a GET that claims is neither prefetched nor asked with HEAD', async () => {
+  test('ORC-5 a GET that claims refuses prefetch and HEAD', async () => {
     const { api } = use;
     const queue = await makeQueue(api);
     const made = await add(api, queue);
@@ -306,7 +315,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     problem(await api.get('/api/queue-items/00000000-0000-4000-8000-000000000000'), 404, 'not_found');
   });
 
-  /** Brings a new item into this status. */
+  /** Creates an item in this status. */
   const itemIn = async (api, queue, wanted) => {
     const made = await add(api, queue);
     if (wanted === 'NEW') return made.id;
@@ -340,7 +349,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     });
   }
 
-  test('ORC-7 a custom word is a label of an item in progress; state and lease stay', async () => {
+  test('ORC-7 a custom status is a label of an item in progress; state and lease do not change', async () => {
     const { api } = use;
     const queue = await makeQueue(api);
     const made = await add(api, queue);
@@ -362,10 +371,10 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(done.status, 'DONE');
     assert.deepEqual(done.result, { page: 2 }, 'what was noted stays');
     problem(await put(api, made.id, { status: 'Waiting' }), 409, 'illegal_move');
-    // The holder's own word said again is answered again; another's is not.
+    // A repeated call of the holder gets the same reply; a call of another robot is refused.
     assert.equal(status(await put(api, made.id, { status: 'DONE', token: held.token }), 200).status, 'DONE');
     problem(await put(api, made.id, { status: 'FAILED', token: held.token }), 409, 'lease_lost');
-    // Result and error can be noted without a move.
+    // Result and error can be set without a change of status.
     assert.deepEqual(status(await put(api, made.id, { result: [1] }), 200).result, [1]);
     problem(await put(api, (await add(api, queue)).id, { result: [1] }), 409, 'illegal_move');
   });
@@ -432,7 +441,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     await add(api, queue, { reference: 'single' });
   });
 
-  test('ORC-9 mended: of 32 producers at once exactly one succeeds', async () => {
+  test('ORC-9 corrected: exactly one of 32 simultaneous producers succeeds', async () => {
     const { api } = use;
     const queue = await makeQueue(api, { enforce_unique_reference: true });
     for (let round = 0; round < 5; round++) {
@@ -443,7 +452,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(status(await api.get(`/v1/queues/${queue.name}/stats`), 200).counts.ready, 5);
   });
 
-  test('ORC-10 payloads stay byte for byte', async () => {
+  test('ORC-10 payloads are kept byte for byte', async () => {
     const { api } = use;
     const queue = await makeQueue(api);
     const texts = ['{"b": 1.0,  "a":12345678901234567890, "c":"\\u00e9"}', '[ 1,2 ]', '"text"', '1e400', 'true'];
@@ -461,7 +470,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     }
   });
 
-  test('ORC-11 an inactive queue hands out nothing and takes nothing; what is there stays', async () => {
+  test('ORC-11 an inactive queue neither delivers nor accepts items; existing items stay', async () => {
     const { api } = use;
     const queue = await makeQueue(api);
     const waits = await add(api, queue, { payload: 1 });
@@ -481,7 +490,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(status(await next(api, queue), 200).id, second.id);
   });
 
-  test('ORC-12 mended: 32 robots at once never get one item twice', async () => {
+  test('ORC-12 corrected: 32 simultaneous robots never get an item twice', async () => {
     const { api } = use;
     const queue = await makeQueue(api);
     const made = await Promise.all(Array.from({ length: 100 }, (_, i) => add(api, queue, { payload: i })));
@@ -503,7 +512,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.ok(workers.some((one) => /^robot-\d+$/.test(one.name) && one.running > 0));
   });
 
-  test('ORC-12 only the holder speaks for an item: token and robot_id must match', async () => {
+  test('ORC-12 only the holder can change an item: token and robot_id must match', async () => {
     const { api } = use;
     const queue = await makeQueue(api);
     await add(api, queue);
@@ -515,7 +524,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.equal((await native(api, held.id)).state, 'running');
     assert.equal(status(await put(api, held.id, { status: 'DONE', robot_id: 7, token: held.token }), 200).status, 'DONE');
     problem(await api.post(`/api/queue-items/${held.id}/renew`, {}), 409, 'lease_lost');
-    // Where the queue wants tokens, an id alone is not enough.
+    // If the queue requires tokens, an id alone is not enough.
     status(await api.patch(`/v1/queues/${queue.name}`, { require_token: true }), 200);
     await add(api, queue);
     const strict = status(await next(api, queue), 200);
@@ -523,7 +532,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     status(await put(api, strict.id, { status: 'DONE', token: strict.token }), 200);
   });
 
-  test('HF-16 the API sees and touches its own queues alone', async () => {
+  test('HF-16 the API shows and changes only its own queues', async () => {
     const { api } = use;
     const q = freshQueue('native');
     const job = status(await api.post(`/v1/queues/${q}/jobs`, { payload: 1 }), 201);
@@ -604,7 +613,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
 });
 
 onStores('orchestrator, by the clock', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
-  test('ORC-12 mended: a lease that is not renewed runs out and the item comes back', async () => {
+  test('ORC-12 corrected: a lease that is not renewed expires and the item is NEW again', async () => {
     const { api } = use;
     const queue = await makeQueue(api, { lease_seconds: 60 });
     await add(api, queue);
@@ -628,7 +637,7 @@ onStores('orchestrator, by the clock', ['memory', 'sqlite'], { args: ['--test-cl
     assert.equal(status(await next(api, queue, '&robot_id=8'), 200).id, held.id);
   });
 
-  test('ORC-13 mended: FAILED with retries left goes back to NEW by itself, not before its time, then stays FAILED', async () => {
+  test('ORC-13 corrected: FAILED with retries left becomes NEW again when it is due, and finally stays FAILED', async () => {
     const { api } = use;
     const queue = await makeQueue(api, { max_retries: 2 });
     const made = await add(api, queue);
@@ -656,7 +665,7 @@ onStores('orchestrator, by the clock', ['memory', 'sqlite'], { args: ['--test-cl
     assert.equal(status(await next(api, queue), 200).id, made.id);
   });
 
-  test('ORC-13 ORC-18 an item that failed for good is an event', async () => {
+  test('ORC-13 ORC-18 the final failure of an item is an event', async () => {
     const { api, server } = use;
     const { openStream } = await import('./lib/client.mjs');
     const queue = await makeQueue(api);
@@ -712,7 +721,7 @@ onStores('orchestrator, by the clock', ['memory', 'sqlite'], { args: ['--test-cl
     assert.equal(counts.counts.dead, 8);
   });
 
-  test('ORC-21 counts and durations by the hour outlive pruning; finished and DELETED items go after their days', async () => {
+  test('ORC-21 counts and durations by the hour outlive pruning; finished and DELETED items are removed after their days', async () => {
     const { api } = use;
     const queue = await makeQueue(api, { retention_days: 2 });
     const keeps = await makeQueue(api, { retention_days: 0 });

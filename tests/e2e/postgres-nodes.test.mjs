@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two servers on one PostgreSQL database: what needs all of them to agree. Runs itself below
+// Two servers on one PostgreSQL database: operations on which all nodes must agree. The file runs itself with
 // scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
 import { Client, openStream } from './lib/client.mjs';
+import { alertCases, declareCases } from './lib/node_cases.mjs';
 import { Receiver } from './lib/receiver.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
 
@@ -32,7 +33,7 @@ const startNode = (schema, n, env = {}) => startServer({ backend: url(schema), a
 async function startNodes(schema, env = {}) {
   const nodes = await Promise.all([1, 2].map((n) => startNode(schema, n, env)));
   const apis = nodes.map((node) => new Client(node));
-  // A node that does not know of another one yet tells nobody what it does to keys.
+  // A node that does not know another one yet does not notify it of changes of keys.
   await until('they know each other', async () => (await Promise.all(apis.map((api) => api.get('/v1/cluster')))).every(({ json }) => json.nodes.length === 2));
   return { nodes, apis };
 }
@@ -47,28 +48,6 @@ const leadingIn = async (schema) =>
   (await until('one leads', () => Number(sql(`SELECT n.number FROM ${schema}.leader l JOIN ${schema}.node n ON n.epoch = l.holder`)))) - 1;
 
 const get = async (api, key) => (await api.post('/v1/kv/get', { keys: [key] })).json.keys[0];
-
-describe('cancel', () => {
-  let shared;
-  before(async () => (shared = await startNodes('cancel')));
-  after(() => stopNodes(shared));
-
-  test('HF-21 a cancel that one node receives is an event of the others, and their extends tell of it', async () => {
-    const { apis, nodes } = shared;
-    await apis[0].put('/v1/queues/stop', { cancel_grace_ms: 60_000 });
-    await apis[0].post('/v1/queues/stop/jobs', { payload: 1 });
-    const stream = await openStream(nodes[1], '/v1/events?queue=stop&events=cancel_requested').opened;
-    const [job] = (await apis[1].post('/v1/queues/stop/claim', { wait_ms: 60_000 })).json.jobs;
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/cancel`)).status, 202);
-    const { event, data } = await stream.next();
-    stream.close();
-    assert.deepEqual([event, JSON.parse(data).job.id, JSON.parse(data).queue], ['cancel_requested', job.id, 'stop']);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/extend`, { token: job.token })).json.cancel, true);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/release`, { token: job.token })).json.state, 'cancelled');
-    const late = await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token });
-    assert.deepEqual([late.status, late.json.code], [409, 'cancelled']);
-  });
-});
 
 describe('keys and values', () => {
   let shared;
@@ -101,10 +80,10 @@ describe('keys and values', () => {
     assert.ok(refused > 0, 'they did compete');
   });
 
-  test('KV-10 a check of what is not there holds against another node', async () => {
+  test('KV-10 a check that a key is absent also holds against another node', async () => {
     const { apis } = shared;
     for (let round = 0; round < 20; round++) {
-      // Each sets what the other wants to be absent: at most one may do it.
+      // Each sets the key that the other requires to be absent: at most one may succeed.
       const keys = [[round, 'a'], [round, 'b']];
       const answers = await Promise.all(
         apis.map((api, n) => api.post('/v1/kv/commit', { checks: [{ key: keys[1 - n], version: null }], sets: [{ key: keys[n], value: n }] })),
@@ -115,7 +94,7 @@ describe('keys and values', () => {
     }
   });
 
-  test('KV-10 a refused commit leaves nothing: no key, no job, no queue', async () => {
+  test('KV-10 a refused commit has no effect: no key, no job, no queue', async () => {
     const { apis } = shared;
     const key = ['all', 'or', 'nothing'];
     await apis[0].put('/v1/queues/closed', { refuse_new: true });
@@ -131,7 +110,7 @@ describe('keys and values', () => {
     assert.equal(sql("SELECT count(*) FROM keys.job j JOIN keys.queues q ON q.number = j.queue WHERE q.name IN ('fresh', 'closed')"), '2');
   });
 
-  test('KV-10 a watch on one node hears of changes on the other', async () => {
+  test('KV-10 a watch on one node receives changes on the other', async () => {
     const { nodes, apis } = shared;
     const stream = openStream(nodes[1], '/v1/kv/watch?prefix=seen');
     await stream.opened;
@@ -146,13 +125,13 @@ describe('keys and values', () => {
     const gone = await next();
     assert.deepEqual([gone.event, gone.key], ['deleted', key]);
     assert.ok(gone.version > json.version);
-    // A node that cannot listen any more tells that something may have got lost.
+    // A node that loses its notification connection reports that changes may be missing.
     sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (query LIKE 'LISTEN keys_wake%' OR query LIKE '%pg_notify%')");
     await until('there is a gap', async () => (await stream.next()).event === 'gap');
     stream.close();
   });
 
-  test('KV-10 a commit may make a hundred queues', async () => {
+  test('KV-10 a commit may create a hundred queues', async () => {
     const { apis } = shared;
     const enqueues = Array.from({ length: 100 }, (_, i) => ({ queue: `many-${i}`, payload: i }));
     const done = await apis[0].post('/v1/kv/commit', { enqueues });
@@ -161,7 +140,7 @@ describe('keys and values', () => {
     assert.equal((await apis[1].get('/v1/queues/many-99')).json.counts.ready, 1);
   });
 
-  test('KV-9 what a job leaves when it dies is there for every node', async () => {
+  test('KV-9 every node sees the keys that a dead job leaves', async () => {
     const { apis } = shared;
     const job = { payload: { amount: 99.99 }, max_attempts: 1, keys_if_undelivered: [['failed', 1], ['failed', 2]] };
     const made = await apis[0].post('/v1/queues/pay/jobs', job);
@@ -176,10 +155,10 @@ describe('keys and values', () => {
     assert.equal((await get(apis[1], ['late'])).value, 'late');
   });
 
-  test('KV-10 a key that has expired is gone on both, and leaves the table', async () => {
+  test('KV-10 an expired key is absent on both nodes, and is deleted from the table', async () => {
     const { apis } = shared;
     await apis[0].post('/v1/kv/commit', { sets: [{ key: ['short'], value: 1, expires_in_ms: 1 }] });
-    await until('the leader has taken it away', () => sql('SELECT count(*) FROM keys.kv WHERE expires_at > 0') === '0');
+    await until('the leader has deleted it', () => sql('SELECT count(*) FROM keys.kv WHERE expires_at > 0') === '0');
     for (const api of apis) assert.equal((await get(api, ['short'])).version, null);
   });
 });
@@ -193,12 +172,12 @@ describe('schedules and triggers', { concurrency: false }, () => {
   const leading = () => leadingIn(schema);
   const jobsIn = (queue) => Number(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queues q ON q.number = j.queue WHERE q.name = '${queue}'`));
 
-  test('HF-8 ORC-17 a time is fired once, put through a node that does not lead', async () => {
+  test('HF-8 ORC-17 a time is fired once, also for a schedule that was set through a node that does not lead', async () => {
     const { apis } = shared;
     const leader = await leading();
     const made = await apis[1 - leader].put('/v1/schedules/often', { every_ms: 1000, queue: 'ticks', job: { payload: { n: 1 } } });
     assert.equal(made.status, 201, made.text);
-    // Now and then the other one is made the leader; for a moment both believe that they are.
+    // From time to time the other node becomes the leader; for a moment both nodes believe that they lead.
     let looks = 0;
     const fired = () => {
       if (++looks % 4 === 0)
@@ -213,7 +192,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
     assert.equal(json.fired, times.length);
   });
 
-  test('HF-8 both nodes run it out of turn under a unique key: one job', async () => {
+  test('HF-8 both nodes run a schedule with a unique key on request: one job', async () => {
     const { apis } = shared;
     for (let round = 0; round < 5; round++) {
       const name = `same-${round}`;
@@ -224,7 +203,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
     }
   });
 
-  test('ORC-16 ORC-19 an item goes to one job, whichever node it came in by', async () => {
+  test('ORC-16 ORC-19 an item goes to one job, whichever node received it', async () => {
     const { apis } = shared;
     const leader = await leading();
     const spec = { source_queue: 'items', batch_size: 3, eager: true, queue: 'batches' };
@@ -238,7 +217,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
       const [job] = json.jobs;
       for (const item of job.payload.items) {
         taken.push(item.id);
-        // The token is good on either node.
+        // The token is valid on both nodes.
         assert.equal((await apis[taken.length % 2].post(`/v1/jobs/${item.id}/ack`, { token: item.token })).status, 200);
       }
       assert.equal((await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
@@ -246,7 +225,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
     assert.equal(taken.length, 12);
     assert.equal(new Set(taken).size, 12);
     for (const api of apis) assert.deepEqual((await api.post('/v1/queues/batches/claim', {})).json.jobs, []);
-    // What a job leaves open when it ends fails, by the leader.
+    // The leader fails the items that a job has left open at its end.
     await apis[1 - leader].post('/v1/queues/items/jobs', { payload: 'left' });
     const { json } = await apis[leader].post('/v1/queues/batches/claim', { wait_ms: 20_000 });
     await apis[leader].post(`/v1/jobs/${json.jobs[0].id}/ack`, { token: json.jobs[0].token });
@@ -258,14 +237,14 @@ describe('schedules and triggers', { concurrency: false }, () => {
     assert.match(item.error.text ?? item.error, /left it open/);
   });
 
-  test('HF-8 another node fires when the one that did has died', async () => {
+  test('HF-8 another node fires when the leader has been killed', async () => {
     const { nodes, apis } = shared;
     const leader = await leading();
     const spec = { every_ms: 1000, queue: 'after', misfire: 'skip' };
     assert.equal((await apis[leader].put('/v1/schedules/survivor', spec)).status, 201);
     await until('it fires', () => jobsIn('after') > 0);
     await killServer(nodes[leader]);
-    // Its lease is brought to its end, so that the test need not wait for it.
+    // The lease is ended early, so that the test does not have to wait for it.
     sql(`UPDATE ${schema}.leader SET until = 0`);
     const before = jobsIn('after');
     await until('it fires again', () => jobsIn('after') > before + 1);
@@ -300,7 +279,7 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
   const told = (alert) => receiver.requests.filter((r) => r.json.alert === alert);
   const pending = (alert) => Number(sql(`SELECT count(*) FROM ${schema}.notice WHERE alert = '${alert}'`));
 
-  test('ORC-18 a notice is delivered once, whichever node the job died on', async () => {
+  test('ORC-18 a notice is delivered once, whichever node failed the job', async () => {
     const { apis } = shared;
     const leader = await leadingIn(schema);
     const rule = { on: 'dead', queue: 'mail', webhook: { url: receiver.url } };
@@ -311,14 +290,14 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     await until('the outbox is empty', () => pending('ops') === 0);
     assert.deepEqual(told('ops').map((r) => r.json.job.id).sort(), jobs.sort());
     assert.equal(new Set(told('ops').map((r) => r.headers['holdfast-notice'])).size, 8);
-    // A rule that was deleted on one node is heard of by none.
+    // A rule that was deleted on one node has no effect on any node.
     assert.equal((await apis[leader].delete('/v1/alerts/ops')).status, 200);
     await die('mail', 8);
     assert.equal(pending('ops'), 0);
     assert.equal(told('ops').length, 8);
   });
 
-  test('ORC-20 a schedule that cannot make its job is told of once', async () => {
+  test('ORC-20 a schedule that cannot create its job is reported once', async () => {
     const { apis } = shared;
     await apis[0].put('/v1/queues/shut', { refuse_new: true });
     assert.equal((await apis[1].put('/v1/alerts/late', { on: 'schedule_failed', webhook: { url: receiver.url } })).status, 201);
@@ -330,43 +309,9 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     await apis[1].delete('/v1/schedules/wants');
   });
 
-  test('NOM-11 a condition is raised and cleared once, and both nodes show it', async () => {
-    const { apis } = shared;
-    const leader = await leadingIn(schema);
-    const rule = { on: 'deep', depth: 2, queue: 'deep', webhook: { url: receiver.url } };
-    assert.equal((await apis[1 - leader].put('/v1/alerts/backlog', rule)).status, 201);
-    for (let n = 0; n < 3; n++) await apis[n % 2].post('/v1/queues/deep/jobs', { payload: n });
-    await receiver.wait(1, (r) => r.json.alert === 'backlog', 30_000);
-    for (const api of apis) assert.equal((await api.get('/v1/alerts/backlog')).json.raised_count, 1);
-    await apis[1 - leader].post('/v1/queues/deep/claim', { count: 3 });
-    await receiver.wait(2, (r) => r.json.alert === 'backlog', 30_000);
-    for (const api of apis) assert.equal((await api.get('/v1/alerts/backlog')).json.raised_count, 0);
-    assert.deepEqual(told('backlog').map((r) => r.json.event), ['alert_raised', 'alert_cleared']);
-  });
+  declareCases(alertCases, () => ({ ...shared, receiver, leading: () => leadingIn(schema) }));
 
-  test('PDQ-9 PDQ-12 named breakers are common to the nodes: the probes are allowed once in all', async () => {
-    const { apis } = shared;
-    assert.equal((await apis[0].put('/v1/breakers/pay', { failure_threshold: 4, open_cooldown_seconds: 86400, half_open_probe_count: 3 })).status, 201);
-    const report = (n) => apis[n % 2].post('/v1/breakers/pay/report', { ok: false });
-    await Promise.all([0, 1, 2, 3].map(report)); // no report is lost
-    for (const api of apis) {
-      const { json } = await api.post('/v1/breakers/pay/allow');
-      assert.deepEqual([json.allowed, json.state], [false, 'open']);
-      assert.match((await api.get('/metrics')).text, /^holdfast_breaker_state\{target="pay"\} 1$/m);
-    }
-    sql(`UPDATE ${schema}.breaker SET until = 1 WHERE target = 'pay'`); // its cooldown is over
-    const replies = await Promise.all(Array.from({ length: 40 }, (_, n) => apis[n % 2].post('/v1/breakers/pay/allow')));
-    for (const r of replies) assert.equal(r.status, 200, r.text);
-    assert.equal(replies.filter((r) => r.json.allowed).length, 3);
-    assert.equal((await apis[1].post('/v1/breakers/pay/report', { ok: true })).json.state, 'closed');
-    assert.equal((await apis[0].post('/v1/breakers/pay/allow')).json.allowed, true);
-    assert.equal((await apis[0].delete('/v1/breakers/pay')).status, 200);
-    // Both nodes create the same one at once.
-    const made = await Promise.all(Array.from({ length: 20 }, (_, n) => apis[n % 2].post(`/v1/breakers/new${n >> 1}/allow`)));
-    for (const r of made) assert.deepEqual([r.status, r.json.allowed], [200, true], r.text);
-  });
-
-  test('PDQ-9 a breaker that one node opened denies on the other, and after a restart', async () => {
+  test('PDQ-9 a breaker that one node opened denies calls on the other, also after a restart', async () => {
     const { nodes, apis } = shared;
     const leader = await leadingIn(schema);
     const other = 1 - leader;
@@ -378,21 +323,21 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     await until('it opens', async () => (await breaker(apis[leader]))?.state === 'open');
     assert.equal((await breaker(apis[other])).state, 'open');
     await killServer(nodes[leader]);
-    // The other one leads soon and looks at all of them.
+    // The other node soon leads and checks all notices.
     sql(`UPDATE ${schema}.notice SET check_at = 0, holder = 0`);
     sql(`UPDATE ${schema}.leader SET until = 0`);
     await until('the other leads', async () => (await leadingIn(schema)) === other);
     const calls = told('broken').length;
     const denied = () => sql(`SELECT count(*) FROM ${schema}.notice n, ${schema}.breaker b WHERE n.alert = 'broken' AND n.state = 0 AND n.check_at = b.until AND b.target = '${target}'`);
     await until('all of them are denied', () => denied() === '5');
-    assert.equal(told('broken').length, calls, 'nobody was called');
+    assert.equal(told('broken').length, calls, 'no request was sent');
     apis[other].close();
     await stopServer(nodes[other]);
     nodes[other] = await startNode(schema, other + 1, env);
     apis[other] = new Client(nodes[other]);
     assert.equal((await breaker(apis[other])).state, 'open');
     assert.equal(told('broken').length, calls);
-    // When its time is over one call probes; it answers, and all the others follow.
+    // After the cooldown one call is the probe; it succeeds, and all the others follow.
     receiver.answer = 200;
     sql(`UPDATE ${schema}.breaker SET until = 0; UPDATE ${schema}.notice SET check_at = 0, due = 0`);
     await until('all are delivered', () => pending('broken') === 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units of work that follow each other on one connection to PostgreSQL without waiting: what happens to the
-// next when the database refuses one. Runs itself below scripts/with-postgres.
+// Units of work that are pipelined on one connection to PostgreSQL: what happens to the next one if the database refuses
+// one. The file runs itself with scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,12 +26,12 @@ function sql(text) {
   return run.stdout.trim();
 }
 
-/** Jobs with "once" are refused every other time as if two nodes were in each other's way, those with "never" always. */
+/** Jobs with "once" are refused every other time, as if two nodes conflicted, those with "never" always. */
 const refusing = `
-  CREATE SEQUENCE lane.refusals;
-  CREATE FUNCTION lane.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+  CREATE SEQUENCE pipeline.refusals;
+  CREATE FUNCTION pipeline.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
-    IF encode(NEW.payload, 'escape') LIKE '%once%' AND nextval('lane.refusals') % 2 = 1 THEN
+    IF encode(NEW.payload, 'escape') LIKE '%once%' AND nextval('pipeline.refusals') % 2 = 1 THEN
       RAISE EXCEPTION 'once more' USING ERRCODE = '40001';
     END IF;
     IF encode(NEW.payload, 'escape') LIKE '%never%' THEN
@@ -39,13 +39,13 @@ const refusing = `
     END IF;
     RETURN NEW;
   END $$;
-  CREATE TRIGGER refuse BEFORE INSERT ON lane.job FOR EACH ROW EXECUTE FUNCTION lane.refuse()`;
+  CREATE TRIGGER refuse BEFORE INSERT ON pipeline.job FOR EACH ROW EXECUTE FUNCTION pipeline.refuse()`;
 
 describe('units that follow each other', { concurrency: false }, () => {
   let server, api;
   before(async () => {
-    // However slow the database is: what is late would be answered 504.
-    server = await startBeanstalk({ backend: `${base}&schema=lane`, env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '10m' } });
+    // A long time, for slow databases: late requests would get 504.
+    server = await startBeanstalk({ backend: `${base}&schema=pipeline`, env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '10m' } });
     api = new Client(server);
     sql(refusing);
   });
@@ -54,7 +54,7 @@ describe('units that follow each other', { concurrency: false }, () => {
     await stopServer(server);
   });
 
-  /** Puts all, ten of them on their way at any time; gives the ids in the order of the puts. */
+  /** Puts all jobs, ten at a time; returns the ids in the order of the puts. */
   async function putAll(connection, bodies) {
     const ids = [];
     for (let i = 0; i < bodies.length; i += 10) {
@@ -64,27 +64,27 @@ describe('units that follow each other', { concurrency: false }, () => {
     return ids;
   }
 
-  test('one that is refused and tried again keeps its place before those behind it', async () => {
+  test('a unit that is refused and retried keeps its place before the next ones', async () => {
     const connections = await Promise.all(Array.from({ length: 8 }, () => Beanstalk.connect(server.beanstalk)));
     const bodies = connections.map((_, c) => Array.from({ length: 150 }, (_, i) => `${c}-${i}${c === 0 && i % 15 === 0 ? '-once' : ''}`));
-    for (const connection of connections) assert.equal(await connection.line('use lane'), 'USING lane');
+    for (const connection of connections) assert.equal(await connection.line('use pipeline'), 'USING pipeline');
     const ids = await Promise.all(connections.map((connection, c) => putAll(connection, bodies[c])));
     for (const list of ids) assert.deepEqual(list, [...list].sort((a, b) => a - b), 'in the order they were sent');
     assert.equal(new Set(ids.flat()).size, 8 * 150);
-    const stored = sql("SELECT seq || ' ' || encode(payload, 'escape') FROM lane.job ORDER BY seq").split('\n');
+    const stored = sql("SELECT seq || ' ' || encode(payload, 'escape') FROM pipeline.job ORDER BY seq").split('\n');
     const wanted = ids.flatMap((list, c) => list.map((id, i) => `${id} ${bodies[c][i]}`));
     assert.deepEqual(stored, wanted.sort((a, b) => parseInt(a, 10) - parseInt(b, 10)), 'each once, under the id that was told');
-    assert.ok(Number(sql('SELECT last_value FROM lane.refusals')) >= 10, 'some were refused');
+    assert.ok(Number(sql('SELECT last_value FROM pipeline.refusals')) >= 10, 'some were refused');
     for (const connection of connections) await connection.close();
   });
 
-  test('one that is refused for good takes nobody behind it along', async () => {
+  test('a unit that is always refused does not affect the next ones', async () => {
     const put = (key, payload) => api.post('/v1/queues/never/jobs', { payload }, { headers: { 'idempotency-key': key } });
     const never = async (i) => {
       const answer = await put(`n${i}`, `never ${i}`);
       assert.equal(answer.status, 503, answer.text);
     };
-    /** Whoever is in one unit with a refused job is told to come again. */
+    /** Requests in the same unit as a refused job are told to retry. */
     const good = async (i) => {
       for (let answer; answer?.status !== 201; ) {
         answer = await put(`g${i}`, `good ${i}`);
@@ -93,12 +93,12 @@ describe('units that follow each other', { concurrency: false }, () => {
     };
     for (let round = 0; round < 10; round++)
       await Promise.all([never(round), ...Array.from({ length: 20 }, (_, i) => good(round * 20 + i))]);
-    const stored = sql("SELECT encode(payload, 'escape') FROM lane.job j JOIN lane.queues q ON q.number = j.queue WHERE q.name = 'never'").split('\n');
+    const stored = sql("SELECT encode(payload, 'escape') FROM pipeline.job j JOIN pipeline.queues q ON q.number = j.queue WHERE q.name = 'never'").split('\n');
     assert.deepEqual(stored.sort(), Array.from({ length: 200 }, (_, i) => `"good ${i}"`).sort());
   });
 });
 
-/** A session that holds an advisory lock, of the two numbers that `select` gives, until it is released. */
+/** A session that holds an advisory lock, whose two numbers come from `select`, until it is released. */
 async function holding(t, select) {
   const psql = spawn('psql', words, { stdio: ['pipe', 'pipe', 'inherit'] });
   const exited = once(psql, 'exit');
@@ -111,15 +111,15 @@ async function holding(t, select) {
   return { release };
 }
 
-/** Has the lock of a queue to itself, as a purge would; requests for the queue wait. */
+/** Holds the exclusive lock of a queue, as a purge would; requests for the queue wait. */
 const locked = (t, queue) => holding(t, `SELECT ('ahead.queues'::regclass::oid::int8 & 2147483647)::int4, number FROM ahead.queues WHERE name = '${queue}'`);
 
 /** Jobs with "gated" are not stored before this is released. */
 const closedGate = (t) => holding(t, 'SELECT -1, -1');
 
-// What time brings, and signs of life, come between units: so another node leads, and signs are rare.
+// Due jobs and heartbeats would come between units: therefore another node leads, and heartbeats are rare.
 const calm = { HOLDFAST_CLUSTER_LEADER_TTL_MS: '10m', HOLDFAST_CLUSTER_SILENT_MS: '10m', HOLDFAST_TIMEOUTS_BACKEND_MS: '10m', HOLDFAST_TIMEOUTS_DRAIN_MS: '10m' };
-describe('a unit ahead', { concurrency: false }, () => {
+describe('a unit that is sent early', { concurrency: false }, () => {
   let leader, theirs, server, api;
   before(async () => {
     leader = await startServer({ backend: `${base}&schema=ahead`, env: calm });
@@ -149,15 +149,15 @@ describe('a unit ahead', { concurrency: false }, () => {
   const stored = () => sql("SELECT string_agg(encode(payload, 'escape'), ' ' ORDER BY seq) FROM ahead.job WHERE encode(payload, 'escape') <> '\"first\"'");
   const inStore = () => mine("query LIKE 'INSERT INTO ahead.job %' AND state = 'active'");
 
-  /** How a process of the database waits for the next command, once it does so for good. */
+  /** The state of a process of the database that waits for the next command and stays so. */
   const settled = (pid) => sql(`SELECT state FROM pg_stat_activity WHERE pid = ${pid} AND (state = 'idle in transaction' OR state = 'idle' AND state_change < clock_timestamp() - interval '2 s')`);
 
-  /** By then the server has read, and passed on, what was sent before. */
+  /** When this resolves, the server has read and passed on the earlier requests. */
   const breath = async () => {
     for (let i = 0; i < 10; i++) assert.equal((await api.get('/healthz')).status, 200);
   };
 
-  /** One that waits for the queue's lock, another that came meanwhile; then the first is stored, slowly. */
+  /** A request that waits for the queue's lock, and a second one; then the first is stored slowly. */
   async function two(t, queueOfSecond, payload) {
     const lock = await locked(t, 'a');
     const first = put('a', payload);
@@ -172,7 +172,7 @@ describe('a unit ahead', { concurrency: false }, () => {
     const { first, second, release } = await two(t, 'b', 'slow');
     await release();
     const pid = await until('it is asked for', () => mine("wait_event_type = 'Lock'"));
-    assert.equal((await first).status, 201, 'nobody waits for those behind');
+    assert.equal((await first).status, 201, 'the reply does not wait for later units');
     await until('the second waits for its lock on the same connection', () => mine("wait_event_type = 'Lock'") === pid);
     await lock.release();
     assert.equal((await second).status, 201);
@@ -196,14 +196,14 @@ describe('a unit ahead', { concurrency: false }, () => {
       assert.equal((await first).status, 201);
       const { status } = await second;
       assert.ok(wentAhead || tries < 10, 'the second never goes ahead');
-      if (!wentAhead) continue; // something else of the server's own came between the two
+      if (!wentAhead) continue; // another unit of the server came between the two
       assert.ok([503, 504].includes(status), String(status));
       assert.equal(stored(), '"gated"');
       break;
     }
   });
 
-  test('one that ends before it makes the first unknown, and the second was not done', async (t) => {
+  test('a connection that ends before the commit makes the first unknown, and the second is not done', async (t) => {
     await until('it goes on', async () => (await put('b', 'first')).status === 201);
     for (let tries = 1, status; status !== 503; tries++) {
       sql("DELETE FROM ahead.job WHERE encode(payload, 'escape') <> '\"first\"'");
@@ -215,7 +215,7 @@ describe('a unit ahead', { concurrency: false }, () => {
       end(pid);
       assert.equal((await first).status, 504);
       ({ status } = await second);
-      // Something else of the server's own may come between the two; then the second is done on another connection.
+      // Another unit of the server may come between the two; then the second is done on another connection.
       assert.ok(status === 503 || (status === 201 && tries < 10), String(status));
       assert.equal(stored(), status === 503 ? '' : '"second"');
       await gate.release();
@@ -223,7 +223,7 @@ describe('a unit ahead', { concurrency: false }, () => {
     }
   });
 
-  test('a server that is to end does both', async (t) => {
+  test('a server that stops completes both', async (t) => {
     const gate = await closedGate(t);
     const { first, second, release } = await two(t, 'a', 'gated');
     await release();

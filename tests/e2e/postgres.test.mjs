@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several servers on one PostgreSQL database: what they share, what they refuse to start on, and
-// what happens when it goes away. Runs itself below scripts/with-postgres.
+// Several servers on one PostgreSQL database: what they share, when they refuse to start, and what happens during an
+// outage. The file runs itself with scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
+import { declareCases, nodeCases } from './lib/node_cases.mjs';
 import { killServer, logged, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
@@ -32,7 +33,7 @@ function sql(text, database = 'postgres') {
 
 const schemas = () => sql("SELECT string_agg(nspname, ',' ORDER BY nspname) FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%'");
 
-/** The server must not start, say why, and leave everything as it was. */
+/** The server must refuse to start, say why, and change nothing. */
 async function refused(backend, why) {
   const before = schemas();
   const error = await startServer({ backend }).then(
@@ -54,7 +55,7 @@ function listening(onClient) {
   return new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(Object.assign(server, { port: server.address().port }))));
 }
 
-/** As much of PostgreSQL's protocol as it takes to say which version it is; notes the kinds of what it is asked. */
+/** The part of PostgreSQL's protocol that reports the version; records the types of the messages that it receives. */
 function oldServer(client, version, asked) {
   const message = (kind, ...parts) => {
     const body = Buffer.concat(parts.map((part) => (typeof part === 'number' ? Buffer.from([0, 0, 0, part]) : Buffer.from(part))));
@@ -77,7 +78,7 @@ function oldServer(client, version, asked) {
   });
 }
 
-/** TLS in front of the server's Unix socket, with a certificate of its own. */
+/** TLS in front of the server's Unix socket, with its own certificate. */
 function encrypting(dir) {
   const words = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=db', '-keyout', 'key', '-out', 'pem'];
   assert.equal(spawnSync('openssl', words, { cwd: dir }).status, 0);
@@ -93,8 +94,8 @@ function encrypting(dir) {
   });
 }
 
-describe('how the database is reached is told', { concurrency: false }, () => {
-  /** What /v1/server, /v1/cluster and the log say of it. */
+describe('the server reports how it reaches the database', { concurrency: false }, () => {
+  /** The reports of /v1/server, /v1/cluster and the log. */
   async function told(backend) {
     const server = await startServer({ backend });
     const api = new Client(server);
@@ -114,7 +115,7 @@ describe('how the database is reached is told', { concurrency: false }, () => {
     assert.equal(level, 'info');
     assert.match(note, /does not leave this machine/);
   });
-  test('with TLS, as sslmode=prefer takes it where it is offered, and without', async (t) => {
+  test('with TLS, which sslmode=prefer uses if it is offered, and without', async (t) => {
     const proxy = await encrypting(temporaryDirectory());
     t.after(() => proxy.close());
     const at = (mode) => `postgres://holdfast:s3cret@127.0.0.1:${proxy.port}/postgres?schema=linked${mode}`;
@@ -137,13 +138,13 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
     await refused(`${base}&schema=No-Name`, /schema in the URL .* must be/);
     await refused(`${base}&durability=perhaps`, /durability .* fsync or relaxed/);
   });
-  test('nobody there', async () => {
+  test('no server at the address', async () => {
     await refused(`postgres://holdfast@/postgres?host=${encodeURIComponent(socket + '/none')}`, /PostgreSQL cannot be used/);
     const gone = await listening(() => {});
     await new Promise((resolve) => gone.close(resolve));
     await refused(`postgres://u:s3cret@127.0.0.1:${gone.port}/db`, /PostgreSQL cannot be used.*refused/);
   });
-  test('somebody there who says nothing, or something else', async (t) => {
+  test('a server that sends nothing, or another protocol', async (t) => {
     const silent = await listening(() => {});
     const other = await listening((client) => client.on('data', () => client.write('HTTP/1.1 400 Bad Request\r\n\r\n')));
     t.after(() => [silent, other].forEach((one) => one.close()));
@@ -165,7 +166,7 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
     await refused(`${poor}&schema=newer`, /role poor may not use the tables/);
     sql('CREATE SCHEMA bare; GRANT USAGE ON SCHEMA bare TO poor');
     await refused(`${poor}&schema=bare`, /role poor may not create tables in the schema bare: GRANT CREATE/);
-    // One right that is missing, of one table or one sequence, would show only when it is needed.
+    // A missing right on one table or one sequence would otherwise be noticed only when it is needed.
     await stopServer(await startServer({ backend: url('rights') }));
     sql('GRANT USAGE ON SCHEMA rights TO poor; GRANT SELECT ON ALL TABLES IN SCHEMA rights TO poor');
     await refused(`${poor}&schema=rights`, /role poor may not use the tables/);
@@ -215,16 +216,17 @@ describe('nodes that share a database', () => {
   const schema = 'shared';
   let nodes, apis;
   before(async () => {
-    // All at once on an empty database: one of them makes the tables.
+    // All of them start at once on an empty database: one creates the tables.
     nodes = await Promise.all([1, 2, 3].map((n) => startServer({ backend: url(schema), args: ['--node', String(n)] })));
     apis = nodes.map((node) => new Client(node));
+    await until('all nodes know each other', async () => (await Promise.all(apis.map((api) => api.get('/v1/cluster')))).every(({ json }) => json.nodes.length === 3));
   });
   after(async () => {
     for (const api of apis) api.close();
     for (const node of nodes) await stopServer(node);
   });
 
-  test('every job runs once, whoever hands it out', async () => {
+  test('every job runs once, whichever node claims it', async () => {
     const ids = new Set();
     for (let n = 0; n < 3; n++) {
       const jobs = Array.from({ length: 100 }, (_, i) => ({ payload: { n, i } }));
@@ -251,42 +253,7 @@ describe('nodes that share a database', () => {
     assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE state = 4`), '300');
   });
 
-  test('NOM-3 one live job a unique key, whoever asks', async () => {
-    const answers = await Promise.all(
-      Array.from({ length: 24 }, (_, i) => apis[i % 3].post('/v1/queues/unique/jobs', { payload: i, unique: 'same' })),
-    );
-    assert.equal(answers.filter((a) => a.status === 201).length, 1);
-    assert.equal(answers.filter((a) => a.status === 409).length, 23);
-    assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE unique_key = 'same'`), '1');
-  });
-
-  test('HF-2 an idempotency key holds across nodes', async () => {
-    await apis[0].put('/v1/queues/keyed', {});
-    for (let round = 0; round < 20; round++) {
-      const headers = { 'idempotency-key': `k${round}` };
-      const answers = await Promise.all(apis.map((api) => api.post('/v1/queues/keyed/jobs', { payload: 1 }, { headers })));
-      assert.equal(new Set(answers.map((a) => a.json.id)).size, 1);
-    }
-    assert.equal(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queues q ON q.number = j.queue WHERE q.name = 'keyed'`), '20');
-  });
-
-  test('PDQ-4 a claim waits on one node for a job of another, also for one that becomes due', async () => {
-    for (const delay of [0, 300]) {
-      const waiting = apis[0].post('/v1/queues/far/claim', { wait_ms: 20000 });
-      const made = await apis[1].post('/v1/queues/far/jobs', { payload: delay, delay_ms: delay });
-      const { json } = await waiting;
-      assert.equal(json.jobs[0]?.id, made.json.id);
-    }
-  });
-
-  test('HF-2 a token of one node is good at the others', async () => {
-    await apis[0].post('/v1/queues/token/jobs', { payload: 1 });
-    const { json } = await apis[1].post('/v1/queues/token/claim', {});
-    const [job] = json.jobs;
-    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: 'zz-1' })).status, 409);
-    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
-  });
+  declareCases(nodeCases, () => ({ nodes, apis }));
 
   test('TF-3 the cluster, as each node sees it', async () => {
     const views = await until('all see all', async () => {
@@ -313,7 +280,7 @@ describe('nodes that share a database', () => {
     }
   });
 
-  test('two nodes of one number are told of', async (t) => {
+  test('two nodes with the same number are reported', async (t) => {
     const twins = await Promise.all([5, 5].map((n) => startServer({ backend: url('twins'), args: ['--node', String(n)], env: { HOLDFAST_CLUSTER_LEADER_TTL_MS: '1s' } })));
     t.after(() => Promise.all(twins.map((node) => stopServer(node))));
     await until('the log says so', () => twins.every((node) => /node_twice node=5/.test(node.stderr)));
@@ -327,7 +294,7 @@ describe('nodes that share a database', () => {
   });
 });
 
-describe('a database that goes away', () => {
+describe('an outage of the database', () => {
   const owner = (process.env.HF_POSTGRES_AS ?? '').split(' ').filter(Boolean);
   function control(...words) {
     const [file, ...rest] = [...owner, `${process.env.HF_POSTGRES_BIN}/pg_ctl`, '-D', process.env.HF_POSTGRES_DATA, '-w', ...words];
@@ -335,7 +302,7 @@ describe('a database that goes away', () => {
     assert.equal(run.status, 0);
   }
 
-  test('nothing confirmed is lost, nothing is done twice, and it goes on', async (t) => {
+  test('nothing confirmed is lost, nothing is done twice, and the server continues', async (t) => {
     const server = await startServer({ backend: url('outage') });
     const api = new Client(server);
     t.after(() => (server.exit ? null : killServer(server)));
@@ -361,7 +328,7 @@ describe('a database that goes away', () => {
     await stopServer(server);
   });
 
-  test('a bulk action that lost its connection is not told to be undone: it is done later', async (t) => {
+  test('a bulk action whose connection was lost is reported as unknown, and is done later', async (t) => {
     const server = await startServer({ backend: url('bulk') });
     const api = new Client(server);
     t.after(() => (server.exit ? null : killServer(server)));
@@ -381,7 +348,7 @@ describe('a database that goes away', () => {
     await stopServer(server);
   });
 
-  test('a change of rules that a crash forgot is forgotten here, too', async (t) => {
+  test('a change of rules that a crash of the database lost is dropped by the server, too', async (t) => {
     const server = await startServer({ backend: url('rules'), env: { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' } });
     const api = new Client(server);
     t.after(() => (server.exit ? null : killServer(server)));
@@ -394,7 +361,7 @@ describe('a database that goes away', () => {
     assert.equal((await api.put('/v1/alerts/all', { on: 'dead', webhook: { url: 'http://127.0.0.1:9/' } })).status, 201);
     await die();
     assert.equal(notices(), 1);
-    // As if the rule had never come: another gets its number.
+    // As if the rule had never been stored: another rule gets its number.
     sql('DELETE FROM rules.notice; DELETE FROM rules.alert');
     sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
     await until('it is back', () => /postgres_back/.test(server.stderr));
@@ -404,7 +371,7 @@ describe('a database that goes away', () => {
     await stopServer(server);
   });
 
-  test('another node leads when the leader has died', async (t) => {
+  test('another node leads when the leader has been killed', async (t) => {
     const first = await startServer({ backend: url('lead'), args: ['--node', '1'] });
     const second = await startServer({ backend: url('lead'), args: ['--node', '2'] });
     const api = new Client(second);
@@ -412,7 +379,7 @@ describe('a database that goes away', () => {
     const leader = () => sql('SELECT epoch FROM lead.leader');
     const before = await until('one leads', () => (leader() !== '0' ? leader() : null));
     await killServer(first);
-    // The lease is ten seconds; its end is brought forward, so that the test need not wait for it.
+    // The lease is ten seconds; it is ended early, so that the test does not have to wait for it.
     sql('UPDATE lead.leader SET until = 0');
     await api.post('/v1/queues/q/jobs', { payload: 1, delay_ms: 50 });
     const { json } = await api.post('/v1/queues/q/claim', { wait_ms: 20000 });

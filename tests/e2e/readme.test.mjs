@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every curl and holdfast line of README.md, in its order, against a fresh server: each succeeds, and the server says
-// what is printed below it. Runs itself below scripts/with-postgres, which stands for the database of the README.
+// Every curl and holdfast line of README.md, in order, with a new server: each succeeds, and its output is the one that
+// is printed below it. The file runs itself with scripts/with-postgres, which provides the database of the README.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -49,7 +49,7 @@ describe('README.md', () => {
   });
   const shell = (line, options = '') => ['-c', `cd '${home}'\ncurl() { command curl -sS ${options} "$@"; }\n${here(line)}`];
 
-  /** One that goes on until interrupted: it must have begun to say something, which `nudge` may bring about. */
+  /** A command that runs until it is interrupted: it must print something first, which `nudge` may cause. */
   async function interrupted(line, begun = /./, nudge = () => {}) {
     const child = spawn('bash', shell(line.replace(/^holdfast/, 'exec holdfast').replace(/^curl/, 'exec curl -v')), {
       env: { ...process.env, ...env() }, stdio: ['ignore', 'pipe', 'pipe'],
@@ -91,7 +91,7 @@ describe('README.md', () => {
     if (/^holdfast serve/.test(line)) return serves(line);
     if (/with the server stopped/.test(line)) await stopServer(server);
     if (/^curl -N/.test(line)) {
-      const { errors } = await interrupted(line, /^< HTTP\/1\.1 \d{3}/m); // what -v says of the answer
+      const { errors } = await interrupted(line, /^< HTTP\/1\.1 \d{3}/m); // what -v prints about the reply
       return assert.match(errors, /^< HTTP\/1\.1 200 /m);
     }
     if (/--watch|^holdfast events/.test(line)) {
@@ -102,7 +102,7 @@ describe('README.md', () => {
     return line.startsWith('curl') ? curl(command) : holdfast(command);
   }
 
-  test('it has the commands that this test was made for', () => {
+  test('it contains the commands that this test expects', () => {
     const of = (word) => commands.filter(({ line }) => line.startsWith(word)).length;
     assert.ok(of('curl ') >= 15 && of('holdfast ') >= 10, JSON.stringify(commands, null, 1));
     assert.equal(of('curl ') + of('holdfast '), commands.length, 'others are not tried');
@@ -113,9 +113,9 @@ describe('README.md', () => {
 describe('the worker of the quick start', () => {
   const quickstart = readFileSync(new URL('../../docs/quickstart.md', import.meta.url), 'utf8');
   const worker = blockOf(quickstart, 'build/holdfast work ');
-  test('README.md and the quick start have the same one', () => assert.equal(`build/${blockOf(readme, 'holdfast work ')}`, worker));
+  test('README.md and the quick start contain the same worker', () => assert.equal(`build/${blockOf(readme, 'holdfast work ')}`, worker));
 
-  test('it acknowledges what its program did, and fails the rest', async () => {
+  test('it acknowledges jobs that succeed, and fails the others', async () => {
     const home = temporaryDirectory();
     const server = await startServer();
     const api = new Client(server);

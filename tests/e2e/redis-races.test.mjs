@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two servers on one Redis server, and what happens when their questions cross (PDQ-6: no job is lost). Each server reaches Redis
-// through a proxy that can hold replies back. Runs itself below scripts/with-redis.
+// Races between two servers on one Redis server (PDQ-6: no job is lost). Each server reaches Redis through a proxy that
+// can hold replies. The file runs itself with scripts/with-redis.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import net from 'node:net';
@@ -29,7 +29,7 @@ const status = (answer, wanted) => {
   return answer.json;
 };
 
-/** Between a server and Redis. Once a question with the given words has passed, no answer does, until release(). */
+/** A proxy between a server and Redis. After a request with the given words has passed, it holds all replies until release(). */
 class HeldProxy {
   async open() {
     this.links = new Set();
@@ -51,10 +51,10 @@ class HeldProxy {
       one.on('close', () => other.destroy());
     }
   }
-  /** Resolves when there is an answer that was kept back. */
+  /** Resolves when a reply is held. */
   keep(...words) {
     this.words = words;
-    return () => until('an answer is kept back', () => this.kept?.length > 0);
+    return () => until('a reply is held', () => this.kept?.length > 0);
   }
   release() {
     const kept = this.kept ?? [];
@@ -67,16 +67,16 @@ class HeldProxy {
   }
 }
 
-describe('questions that cross', () => {
+describe('races between servers', () => {
   const closing = [];
   after(async () => {
-    const problems = []; // one that does not end well must not leave the others running
+    const problems = []; // an error in one must not leave the others running
     for (const close of closing.reverse()) await Promise.resolve(close()).catch((problem) => problems.push(problem.message));
     assert.deepEqual(problems, []);
   });
   const start = async (prefix, number, env = {}, silent = '60s') => {
     const proxy = await new HeldProxy().open();
-    // Signs of life are far apart: a server that has just come is not known to the other.
+    // Heartbeats are rare: a server that has just started is not known to the other.
     const args = ['--node', String(number), '--cluster-leader-ttl-ms', silent, '--cluster-silent-ms', silent];
     const server = await startServer({ backend: proxy.url(prefix), args, env });
     const api = new Client(server);
@@ -84,11 +84,11 @@ describe('questions that cross', () => {
     return { proxy, server, api };
   };
 
-  test('a server that was alone and one that has just come never give out the same number', async () => {
+  test('a server that was alone and one that has just started never assign the same number', async () => {
     const one = await start('n:', 1);
     status(await one.api.post('/v1/queues/warm/jobs', { payload: 0 }), 201);
     const two = await start('n:', 2);
-    // the first has read how far numbers go, the second takes some, the first stores, then the second
+    // The first has read the last number, the second takes some numbers; then the first stores its job, and then the second.
     const asked = [];
     for (const [node, name] of [[one, 'mine-one'], [two, 'mine-two']]) {
       const kept = node.proxy.keep(name);
@@ -108,17 +108,17 @@ describe('questions that cross', () => {
     }
   });
 
-  test('what a server had taken when it died comes back to one that is left alone', async () => {
+  test('jobs that a killed server held become ready for a server that is alone', async () => {
     const one = await start('h:', 1);
     const id = status(await one.api.post('/v1/queues/left/jobs', { payload: 1 }), 201).id;
     const two = await start('h:', 2);
-    const kept = two.proxy.keep('left', '15000'); // how long it is taken for
+    const kept = two.proxy.keep('left', '15000'); // the time for which it is held
     const claim = two.api.post('/v1/queues/left/claim', {}).catch(() => null);
     await kept();
-    await until('the job is out of reach', () => redis('ZCARD', 'h:holds') === 1);
+    await until('the job is held', () => redis('ZCARD', 'h:holds') === 1);
     await killServer(two.server);
     await claim;
-    // Time passes in which nobody asks for anything: the hold is over, and the dead are forgotten.
+    // Time passes without requests: the hold has expired, and the killed servers are forgotten.
     await stopServer(one.server);
     for (const epoch of redis('ZRANGE', 'h:holds', 0, -1)) redis('ZADD', 'h:holds', 1, epoch);
     redis('DEL', 'h:nodes', 'h:node');
@@ -127,14 +127,14 @@ describe('questions that cross', () => {
     assert.deepEqual(got.jobs.map((job) => job.id), [id]);
   });
 
-  test('HF-2 a token is good though a job of the same queue is given back by the same question', async () => {
+  test('HF-2 a token is valid although the same request releases another job of the queue', async () => {
     const [one, two] = [await start('g:', 1), await start('g:', 2)]; // the second knows of the first
     status(await one.api.post('/v1/queues/q/jobs', [{ payload: 1 }, { payload: 2 }]), 200);
     const [job] = status(await one.api.post('/v1/queues/q/claim', {}), 200).jobs;
     const take = "local m = redis.call('ZPOPMIN', 'g:q:1:2')[1] redis.call('HSET', 'g:hold:999', 't', 1, m, 1) return redis.call('ZADD', 'g:holds', 1, 999)";
-    assert.equal(redis('EVAL', take, 0), 1); // by somebody who died long ago
+    assert.equal(redis('EVAL', take, 0), 1); // by a server that was killed long ago
     assert.equal(status(await two.api.post(`/v1/jobs/${job.id}/ack`, { token: job.token }), 200).state, 'done');
-    assert.equal(redis('EXISTS', 'g:hold:999'), 0, 'it was given back');
+    assert.equal(redis('EXISTS', 'g:hold:999'), 0, 'it was released');
     assert.equal(status(await one.api.post('/v1/queues/q/claim', {}), 200).jobs[0]?.payload, 2);
   });
 
@@ -155,7 +155,7 @@ describe('questions that cross', () => {
     assert.equal(status(await two.api.get('/v1/queues/mine'), 200).description, 'note 9');
   });
 
-  test('what needs that nobody stores anything goes through while two other servers are busy', async () => {
+  test('an operation that needs exclusive access completes while two other servers are busy', async () => {
     const [one, two, three] = [await start('q:', 1), await start('q:', 2), await start('q:', 3)];
     let busy = true;
     let stored = 0;
@@ -178,16 +178,16 @@ describe('questions that cross', () => {
     assert.equal(redis('HGET', 'q:meta', 'stop'), null);
   });
 
-  test('TF-3 who waits for another server seems alive, and does not wait for a dead one for ever', async () => {
+  test('TF-3 a server that waits for another one sends heartbeats, and does not wait for a killed one for ever', async () => {
     const [one, two] = [await start('w:', 1, {}, '2s'), await start('w:', 2, {}, '2s')];
     await until('they know each other', async () => (await one.api.get('/v1/cluster')).json.nodes.length === 2);
     const enqueue = () => one.api.post('/v1/queues/q/jobs', { payload: 1 });
     status(await enqueue(), 201);
-    redis('HSET', 'w:meta', 'stop', `999 ${Date.now() + 60_000} 60000`); // somebody who died
+    redis('HSET', 'w:meta', 'stop', `999 ${Date.now() + 60_000} 60000`); // a server that was killed
     let over = false;
     const waits = enqueue().finally(() => (over = true));
     const seen = Date.now();
-    await until('a sign of life of after the last lease', () => redis('ZSCORE', 'w:nodes', 1) > seen + 2000);
+    await until('a heartbeat after the last lease', () => redis('ZSCORE', 'w:nodes', 1) > seen + 2000);
     assert.equal(over, false, 'it waits');
     assert.deepEqual(redis('HMGET', 'w:meta', 'leader', 'leader_epoch'), ['1', '1'], 'it leads all the time');
     redis('HDEL', 'w:meta', 'stop');
@@ -198,7 +198,7 @@ describe('questions that cross', () => {
     status(await two.api.post('/v1/queues/q/jobs', { payload: 1 }), 201);
   });
 
-  test('nobody is made to wait by what was refused', async () => {
+  test('a refused operation makes no other server wait', async () => {
     const [one, two] = [await start('x:', 1), await start('x:', 2)];
     status(await two.api.put('/v1/queues/mine', {}), 201);
     const meanwhile = [
@@ -206,7 +206,7 @@ describe('questions that cross', () => {
       async () => status(await two.api.post('/v1/queues/other/jobs', { payload: 2 }), 201),
       async () => status(await two.api.delete('/v1/queues/mine'), 200),
     ];
-    let kept = one.proxy.keep('mine', '15000'); // a load
+    let kept = one.proxy.keep('mine', '15000'); // a read of the queue
     const late = one.api.delete('/v1/queues/mine');
     for (const store of meanwhile) {
       await kept();
@@ -218,7 +218,7 @@ describe('questions that cross', () => {
     assert.equal(redis('HGET', 'x:meta', 'stop'), null);
   });
 
-  test('a claim that waits gets the job that stood behind many that expired', async () => {
+  test('a claim that waits gets the job behind many expired ones', async () => {
     const { api } = await start('y:', 1);
     const at = Date.now() + 2500;
     const soon = { payload: 1, priority: 9, expires_at: new Date(at).toISOString() };
@@ -233,9 +233,9 @@ describe('questions that cross', () => {
     const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
     const [one, two] = [await start('r:', 1, env), await start('r:', 2, env)];
     const outbox = () => [redis('ZCARD', 'r:noticel'), redis('HLEN', 'r:notice'), redis('ZCARD', 'r:notice:ops')];
-    // Nobody listens there: notices stay in the outbox.
+    // No server listens there: notices stay in the outbox.
     const rule = { on: 'dead', webhook: { url: `http://127.0.0.1:${await freePort()}/in` } };
-    /** A job dies at the second server; before what it has read of it is answered, the first one does something. */
+    /** A job dies on the second server; while the reply to its read is held, the first server does something. */
     const dies = async (meanwhile) => {
       const made = status(await one.api.post('/v1/queues/q/jobs', { payload: 1 }), 201);
       const [job] = status(await two.api.post('/v1/queues/q/claim', {}), 200).jobs;
@@ -253,9 +253,9 @@ describe('questions that cross', () => {
     await dies(() => {}); // it knows the rule now
     assert.deepEqual(outbox(), [1, 1, 1]);
     await dies(async () => status(await one.api.delete('/v1/alerts/ops'), 200));
-    assert.deepEqual(outbox(), [0, 0, 0], 'no notice of a rule that is gone');
+    assert.deepEqual(outbox(), [0, 0, 0], 'no notice of a deleted rule');
     await dies(async () => status(await one.api.put('/v1/alerts/ops', rule), 201));
-    assert.deepEqual(outbox(), [1, 1, 1], 'a rule that came first is minded');
+    assert.deepEqual(outbox(), [1, 1, 1], 'a rule that was set first is applied');
     // One notice is discarded twice, and the second has read it before the first was done.
     const [notice] = status(await one.api.get('/v1/notices'), 200).notices;
     const kept = two.proxy.keep('some', 'EVALSHA');
@@ -268,7 +268,7 @@ describe('questions that cross', () => {
     for (const name of ['noticed', 'noticeh']) assert.equal(redis('EXISTS', `r:${name}`), 0, name);
   });
 
-  test('a server that has told of much goes on after Redis was emptied under it', async () => {
+  test('a server that has done much work continues after Redis was emptied', async () => {
     const { api } = await start('v:', 1);
     const work = async () => {
       status(await api.post('/v1/queues/q/jobs', Array(500).fill({ payload: 1 })), 200);
@@ -283,7 +283,7 @@ describe('questions that cross', () => {
     assert.equal(status(await api.get('/v1/queues/q'), 200).counts.done, 500);
   });
 
-  test('PDQ-12 metrics are there while one of several stores is not', async () => {
+  test('PDQ-12 metrics are available while one of several stores is not', async () => {
     const proxy = await new HeldProxy().open();
     const server = await startServer({ env: { HOLDFAST_ROUTES: `away* number=1 backend=${proxy.url('m:')}` } });
     const api = new Client(server);
@@ -298,7 +298,7 @@ describe('questions that cross', () => {
     status(await api.post('/v1/queues/here/jobs', { payload: 2 }), 201);
   });
 
-  test('servers notice that Redis was emptied under them, and share neither epochs nor keys with what comes', async () => {
+  test('servers notice that Redis was emptied, and share neither epochs nor keys with new ones', async () => {
     const [one, two] = [await start('f:', 1), await start('f:', 2)];
     for (const { api } of [one, two]) for (let i = 0; i < 3; i++) status(await api.post('/v1/queues/old/jobs', { payload: i }), 201);
     for (const key of redis('KEYS', 'f:*')) redis('DEL', key);
@@ -307,7 +307,7 @@ describe('questions that cross', () => {
     const ids = [];
     for (const { api } of [one, two, three]) ids.push((await api.post('/v1/queues/new/jobs', key)).json.id);
     assert.deepEqual(new Set(ids).size, 1, 'one key, one job');
-    for (const { server } of [one, two]) await until('the loss is told', () => server.stderr.includes('redis_data_lost'));
+    for (const { server } of [one, two]) await until('the loss is logged', () => server.stderr.includes('redis_data_lost'));
     for (const { api } of [one, two, three]) await api.post('/v1/queues/new/jobs', { payload: 2 });
     const epochs = [];
     for (const { api } of [one, two, three]) {

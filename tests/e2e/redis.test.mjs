@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Servers on one Redis server: what they share, what they refuse to start on, and what happens when it
-// goes away, is full, or has forgotten something. Each test has Redis servers of its own.
+// Servers on one Redis server: what they share, when they refuse to start, and what happens when Redis is not available,
+// is full, or has lost data. Each test has its own Redis servers.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { Client, openStream } from './lib/client.mjs';
+import { Client } from './lib/client.mjs';
+import { declareCases, nodeCases } from './lib/node_cases.mjs';
 import { freePort } from './lib/ports.mjs';
 import { killServer, logged, startServer, stopServer, until } from './lib/server.mjs';
 
@@ -20,7 +21,7 @@ process.on('exit', () => {
   for (const directory of directories) rmSync(directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
 });
 
-/** A Redis server on a port of its own that keeps what it is given, unless `conf` says otherwise. */
+/** A Redis server on its own port that syncs every write, unless `conf` says otherwise. */
 async function startRedis(conf = []) {
   const dir = mkdtempSync(path.join(tmpdir(), 'holdfast-redis-'));
   directories.push(dir);
@@ -48,7 +49,7 @@ async function startRedis(conf = []) {
   return redis;
 }
 
-/** The server must not start, say why, and leave everything as it was. */
+/** The server must refuse to start, say why, and change nothing. */
 async function refused(redis, backend, why) {
   const keys = redis ? redis.cli('keys', '*') : '';
   const error = await startServer({ backend }).then(
@@ -80,7 +81,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
     await refused(redis, `${redis.url}?durability=perhaps`, /durability .* fsync or relaxed/);
     await refused(redis, `${redis.url}?ca=/x`, /write rediss/);
   });
-  test('nobody there, or somebody who speaks otherwise', async (t) => {
+  test('no server at the address, or one with another protocol', async (t) => {
     await refused(null, `redis://:s3cret@127.0.0.1:${await freePort()}/0`, /Redis cannot be used.*refused/);
     await refused(null, 'redis:///?socket=%2Fnowhere%2Fredis.sock', /Redis cannot be used.*no such file/);
     const other = await listening((client) => client.on('data', () => client.write('HTTP/1.1 400 Bad Request\r\n\r\n')).on('error', () => {}));
@@ -100,7 +101,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
     t.after(() => old.close());
     await refused(null, `redis://127.0.0.1:${old.address().port}/0`, /version 4\.0\.14; Holdfast needs 5\.0 or newer/);
   });
-  test('a database that is not there', () => refused(redis, redis.url.replace('/0', '/99'), /database of the URL cannot be used/));
+  test('a database that does not exist', () => refused(redis, redis.url.replace('/0', '/99'), /database of the URL cannot be used/));
   test('passwords, users and rights', async () => {
     redis.cli('acl', 'setuser', 'worker', 'on', '>right', 'allkeys', 'allchannels', '+@all', '-config');
     redis.cli('acl', 'setuser', 'reader', 'on', '>right', 'allkeys', 'allchannels', '+@all', '-@write');
@@ -110,7 +111,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
     await refused(redis, as('worker', 'right'), /may not run CONFIG GET.*durability=/s);
     await refused(redis, `${as('reader', 'right')}?durability=fsync`, /may not run [A-Z]+ on keys|user may not|NOPERM|No permission/i);
     await refused(redis, `${as('other', 'right')}?durability=fsync`, /may not run [A-Z]+ on keys|NOPERM|No permission/i);
-    // The rights that docs/redis.md names, and no more.
+    // Only the rights that docs/redis.md names.
     redis.cli('acl', 'setuser', 'least', 'on', '>right', '~{holdfast}:*', '&{holdfast}:*', ...'+@read +@write +@scripting +@pubsub +@transaction +@connection +time +info +config|get'.split(' '));
     const least = await startServer({ backend: as('least', 'right') });
     const leastApi = new Client(least);
@@ -145,7 +146,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
     redis.cli('set', 'newer:format', '99');
     return refused(redis, `${redis.url}?prefix=newer:`, /made by a newer version .*format is 99/);
   });
-  test('a server that does not keep what it is given', async () => {
+  test('a server that does not persist writes', async () => {
     const loose = await startRedis(['appendonly no']);
     await refused(loose, loose.url, /appendonly is no.*durability=relaxed/s);
     loose.cli('config', 'set', 'appendonly', 'yes');
@@ -186,13 +187,13 @@ describe('PDQ-6 TLS', () => {
   });
   after(() => redis.kill());
   const url = (extra) => `rediss://127.0.0.1:${port}/0?cert=${file('redis.pem')}&key=${file('redis.key')}${extra}`;
-  test('whoever is not trusted is refused', async () => {
+  test('a certificate that is not trusted is refused', async () => {
     await refused(redis, url(`&ca=${file('stranger.pem')}`), /TLS with the Redis server failed: .*(issuer|self.signed|verify)/);
     await refused(redis, url('&ca=/nowhere.pem'), /ca of the Redis URL cannot be used/);
     await refused(redis, url(`&ca=${file('ca.pem')}`).replace('127.0.0.1', 'localhost'), /TLS with the Redis server failed: .*hostname/i);
     await refused(redis, `rediss://127.0.0.1:${redis.port}/0`, /Redis cannot be used/);
   });
-  test('jobs go through, large ones too', async () => {
+  test('jobs are stored and claimed, also large ones', async () => {
     const server = await startServer({ backend: url(`&ca=${file('ca.pem')}`) });
     const api = new Client(server);
     const payload = 'x'.repeat(700_000);
@@ -223,7 +224,7 @@ describe('nodes that share a server', () => {
     await redis.kill();
   });
 
-  test('every job runs once, whoever hands it out; nothing is left behind', async () => {
+  test('every job runs once, whichever node claims it; no keys are left', async () => {
     const ids = new Set();
     await apis[0].put('/v1/queues/once', { keep_done: 0 });
     const put = async (n) => {
@@ -249,38 +250,9 @@ describe('nodes that share a server', () => {
     for (const key of ['row', 'pay', 'part', 'q:1:2', 'q:1:3', 'q:1:all', 'q:1:u', 'q:1:g']) assert.equal(redis.cli('exists', `{holdfast}:${key}`), '0', key);
   });
 
-  test('HF-21 a cancel that one node receives is an event of the others, and their extends tell of it', async () => {
-    await apis[0].put('/v1/queues/stop', { cancel_grace_ms: 60_000 });
-    await apis[0].post('/v1/queues/stop/jobs', { payload: 1 });
-    const stream = await openStream(nodes[1], '/v1/events?queue=stop&events=cancel_requested').opened;
-    const [job] = (await apis[1].post('/v1/queues/stop/claim', { wait_ms: 60_000 })).json.jobs;
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/cancel`)).status, 202);
-    const { event, data } = await stream.next();
-    stream.close();
-    assert.deepEqual([event, JSON.parse(data).job.id, JSON.parse(data).queue], ['cancel_requested', job.id, 'stop']);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/extend`, { token: job.token })).json.cancel, true);
-    assert.equal((await apis[1].post(`/v1/jobs/${job.id}/release`, { token: job.token })).json.state, 'cancelled');
-    const late = await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token });
-    assert.deepEqual([late.status, late.json.code], [409, 'cancelled']);
-  });
+  declareCases(nodeCases, () => ({ nodes, apis }));
 
-  test('NOM-3 one live job a unique key, whoever asks', async () => {
-    const answers = await Promise.all(Array.from({ length: 24 }, (_, i) => apis[i % 3].post('/v1/queues/unique/jobs', { payload: i, unique: 'same' })));
-    assert.equal(answers.filter((a) => a.status === 201).length, 1);
-    assert.equal(answers.filter((a) => a.status === 409).length, 23);
-  });
-
-  test('HF-2 an idempotency key holds across nodes', async () => {
-    await apis[0].put('/v1/queues/keyed', {});
-    for (let round = 0; round < 10; round++) {
-      const headers = { 'idempotency-key': `k${round}` };
-      const answers = await Promise.all(apis.map((api) => api.post('/v1/queues/keyed/jobs', { payload: 1 }, { headers })));
-      assert.equal(new Set(answers.map((a) => a.json.id)).size, 1);
-    }
-    assert.equal((await apis[1].get('/v1/queues/keyed')).json.counts.ready, 10);
-  });
-
-  test('KV-10 a key that several nodes count up at once loses nothing', async () => {
+  test('KV-10 no update is lost when several nodes increment a key at once', async () => {
     const add = async (api) => {
       for (let done = 0; done < 8; ) {
         const [{ value = 0, version }] = (await api.post('/v1/kv/get', { keys: [['n']] })).json.keys;
@@ -293,31 +265,13 @@ describe('nodes that share a server', () => {
     assert.equal((await apis[1].post('/v1/kv/get', { keys: [['n']] })).json.keys[0].value, 24);
   });
 
-  test('PDQ-4 a claim waits on one node for a job of another, also for one that becomes due', async () => {
-    for (const delay of [0, 300]) {
-      const waiting = apis[0].post('/v1/queues/far/claim', { wait_ms: 20000 });
-      const made = await apis[1].post('/v1/queues/far/jobs', { payload: delay, delay_ms: delay });
-      const { json } = await waiting;
-      assert.equal(json.jobs[0]?.id, made.json.id);
-    }
-  });
-
-  test('HF-2 a token of one node is good at the others', async () => {
-    await apis[0].post('/v1/queues/token/jobs', { payload: 1 });
-    const { json } = await apis[1].post('/v1/queues/token/claim', {});
-    const [job] = json.jobs;
-    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: 'zz-1' })).status, 409);
-    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
-    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
-  });
-
   test('scripts that the server forgets are loaded again', async () => {
     assert.equal(redis.cli('script', 'flush'), 'OK');
     for (const api of apis) assert.equal((await api.post('/v1/queues/flushed/jobs', { payload: 1 })).status, 201);
     assert.equal((await apis[0].get('/v1/queues/flushed')).json.counts.ready, 3);
   });
 
-  test('PDQ-4 a node ends though something is due all the time', async (t) => {
+  test('PDQ-4 a node stops although jobs are due all the time', async (t) => {
     for (let i = 0; i < 12; i++) {
       const server = await startServer({ backend: `${redis.url}?prefix=end${i}:`, args: ['--node', '5'] });
       t.after(() => (server.exit ? null : killServer(server)));
@@ -330,7 +284,7 @@ describe('nodes that share a server', () => {
     }
   });
 
-  test('TF-3 a node that dies loses its lead and its leases', async () => {
+  test('TF-3 a killed node loses the lead and its leases', async () => {
     const view = (await apis[0].get('/v1/cluster')).json;
     const at = view.leader.node - 1;
     const rest = [0, 1, 2].filter((i) => i !== at);
@@ -351,8 +305,8 @@ describe('nodes that share a server', () => {
   });
 });
 
-describe('a server that goes away', () => {
-  test('HF-1 PDQ-7 killed in the middle: nothing that was confirmed is lost, and it goes on', async () => {
+describe('an outage of Redis', () => {
+  test('HF-1 PDQ-7 Redis is killed under load: nothing confirmed is lost, and the server continues', async () => {
     const redis = await startRedis();
     const server = await startServer({ backend: redis.url });
     const api = new Client(server);
@@ -396,7 +350,7 @@ describe('a server that goes away', () => {
     await redis.kill();
   });
 
-  test('one that comes back with less than it had is told of', async () => {
+  test('a Redis server that lost data is reported', async () => {
     const redis = await startRedis();
     const server = await startServer({ backend: redis.url });
     const api = new Client(server);
@@ -419,7 +373,7 @@ describe('a server that goes away', () => {
     await redis.kill();
   });
 
-  test('DESIGN a full one refuses jobs and is drained', async () => {
+  test('DESIGN a full Redis server refuses jobs and can be drained', async () => {
     const redis = await startRedis();
     const server = await startServer({ backend: redis.url });
     const api = new Client(server);
@@ -441,7 +395,7 @@ describe('a server that goes away', () => {
     await redis.kill();
   });
 
-  test('PDQ-12 one that refuses every write is not ready, and says why', async () => {
+  test('PDQ-12 with a Redis server that refuses writes the server is not ready, and says why', async () => {
     const redis = await startRedis();
     const server = await startServer({ backend: redis.url, args: ['--cluster-leader-ttl-ms', '2s', '--cluster-silent-ms', '2s'] });
     const api = new Client(server);
@@ -456,7 +410,7 @@ describe('a server that goes away', () => {
     await redis.kill();
   });
 
-  test('a frozen one is taken for gone, and nothing is done twice when it wakes', async () => {
+  test('a frozen Redis server counts as unavailable, and nothing is done twice when it continues', async () => {
     const redis = await startRedis();
     const server = await startServer({ backend: redis.url, env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '1s' } });
     const api = new Client(server);
@@ -484,6 +438,6 @@ test('TF-3 the leader is visible under cluster.leader_key, with its TTL', async 
   await until('the leader shows itself', () => /^node 3 epoch \d+$/.test(redis.cli('get', 'taskflow:leader').trim()));
   const ttl = Number(redis.cli('pttl', 'taskflow:leader'));
   assert.ok(ttl > 0 && ttl <= 2000, `${ttl} ms`);
-  redis.cli('set', 'taskflow:leader', 'somebody');
+  redis.cli('set', 'taskflow:leader', 'another program');
   await until('it renews', () => /^node 3 /.test(redis.cli('get', 'taskflow:leader')));
 });

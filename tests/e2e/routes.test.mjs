@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues spread over several stores (the router): what a client sees, and that ids stay what they
-// are when the server is started again with other routes; what operators see of each store. Runs itself below
-// scripts/with-postgres.
+// Queues on several stores (the router): what clients see, that ids stay valid when the server is started again with other
+// routes, and what operators see of each store. The file runs itself with scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -66,7 +65,7 @@ test('queues of three stores behind one server', async () => {
       assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).json.state, 'done');
     // By each spelling.
     assert.equal((await api.get(`/v1/jobs/${made['mail.in'].seq}`)).json.id, made['mail.in'].id);
-    // What two stores would have to commit together is refused with a reason.
+    // A commit that would need two stores is refused with a reason.
     const schedule = await api.put('/v1/schedules/nightly', { queue: 'logs', every_ms: 60000 });
     assert.equal(schedule.status, 422);
     assert.match(schedule.text, /different backends/);
@@ -77,7 +76,7 @@ test('queues of three stores behind one server', async () => {
     assert.ok(backup.status >= 400);
     assert.match(backup.text, /several backends/);
   });
-  // Other routes: the new ones decide about new jobs, the old ids still find theirs.
+  // With other routes: the new ones apply to new jobs, and old ids still find their jobs.
   const moved = [`mail.out number=0`, mail, logs.replace('logs ', 'unused ')];
   await withServer({ data, args: config(home, moved) }, async (api) => {
     for (const [queue, job] of Object.entries(made)) {
@@ -91,7 +90,7 @@ test('queues of three stores behind one server', async () => {
   });
 });
 
-test('HF-12 what operators see when one of the stores is away, and when all are', async () => {
+test('HF-12 what operators see when one of the stores is unavailable, and when all are', async () => {
   const home = temporaryDirectory();
   const [near, far] = [new PostgresProxy(), new PostgresProxy()];
   await Promise.all([near.open(), far.open()]);
@@ -102,13 +101,13 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
     const ups = async () => (await api.get('/v1/cluster')).json.backends.map((b) => b.up);
     const whole = async () => (await ready()).json.status === 'ready';
     const up = async (number) => (await api.get('/metrics')).text.match(new RegExp(`^holdfast_backend_up\\{backend="${number}",type="postgres"\\} (\\d)$`, 'm'))[1];
-    /** Ready jobs by queue, and how many stores the page says it lacks. */
+    /** The ready jobs by queue, and the number of stores that the page leaves out. */
     const figures = async () => {
       const { text } = await api.get('/metrics');
       const depths = [...text.matchAll(/^holdfast_queue_depth\{queue="(.*)",state="ready"\} (\d+)$/gm)].map(([, queue, n]) => `${queue} ${n}`);
       return [...depths, Number(text.match(/^holdfast_metrics_stores_left_out (\d+)$/m)[1])];
     };
-    /** What cannot be whole is refused; what is about one queue is its store's matter. */
+    /** Requests that need all stores are refused; requests for one queue depend on its store. */
     const statuses = async () => {
       const paths = ['/v1/queues', '/v1/jobs', '/v1/breakers', '/v1/exceptions', '/v1/workers', '/v1/snapshot', '/v1/snapshot?queue=mail.in', '/v1/snapshot?queue=plain', '/v1/queues/plain/stats'];
       return Promise.all(paths.map(async (one) => (await api.get(one)).status));
@@ -118,7 +117,7 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
     assert.deepEqual(await figures(), ['mail.in 1', 0]);
     const lead = async () => (await api.get('/v1/cluster')).json.backends.every((b) => b.leader?.self);
     await until('the server leads in both', lead);
-    // The routed one goes.
+    // The routed store becomes unavailable.
     await far.cut();
     await until('the server notices', async () => !(await whole()));
     const { status, json } = await ready();
@@ -135,14 +134,14 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
     assert.deepEqual([backend.since, backend.connections, nodes.length, nodes[0].self], [since, 0, 1, true]);
     assert.ok(backend.last_error && as_of && leader.epoch >= 1);
     assert.doesNotMatch(JSON.stringify(seen), /s3cret/);
-    // What was there before is the default store's.
+    // The earlier values are those of the default store.
     assert.deepEqual([seen.backend.type, seen.backend.up, seen.leader.self], ['router+postgres', true, true]);
     assert.deepEqual(seen.nodes.map((n) => n.epoch), seen.backends[0].nodes.map((n) => n.epoch));
     assert.deepEqual([await up(0), await up(7)], ['1', '0']);
     assert.equal((await post('plain')).status, 201);
     assert.deepEqual(await figures(), ['plain 1', 1]);
     assert.deepEqual(await statuses(), [503, 503, 503, 503, 503, 200, 503, 200, 200]);
-    // The other one, too.
+    // The other store, too.
     await near.cut();
     await until('nothing can be served', async () => (await ready()).status === 503);
     const none = (await ready()).json;
@@ -150,7 +149,7 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
     assert.deepEqual([await up(0), await up(7)], ['0', '0']);
     assert.deepEqual(await figures(), [2]);
     assert.deepEqual(await statuses(), [503, 503, 503, 503, 503, 200, 503, 503, 503]);
-    // The routed one alone: its queues are served.
+    // Only the routed store is available: its queues are served.
     await far.restore();
     await until('the routed one is back', async () => (await ups())[1]);
     assert.deepEqual([(await ready()).status, (await ready()).json.away.map((b) => b.number)], [200, [0]]);
@@ -163,7 +162,7 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
     assert.equal((await post('plain')).status, 201);
     assert.deepEqual(await figures(), ['mail.in 2', 'plain 2', 0]);
     assert.deepEqual(await statuses(), [200, 200, 200, 200, 200, 200, 200, 200, 200]);
-    // Which of them a line is about.
+    // Each line names its store.
     for (const one of [0, 7])
       for (const event of ['postgres_lost', 'postgres_back', 'leader_taken'])
         await logged(server, new RegExp(` ${event} backend=${one} `));
@@ -172,7 +171,7 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
   await Promise.all([near.cut(), far.cut()]);
 });
 
-test('HF-12, PDQ-5, NOM-11 alerts of the stores that are there while another is away', async (t) => {
+test('HF-12, PDQ-5, NOM-11 alerts of the available stores while another is unavailable', async (t) => {
   const home = temporaryDirectory();
   const [near, far] = [new PostgresProxy(), new PostgresProxy()];
   await Promise.all([near.open(), far.open()]);
@@ -199,14 +198,14 @@ test('HF-12, PDQ-5, NOM-11 alerts of the stores that are there while another is 
     assert.equal((await api.put('/v1/alerts/deep', { on: 'deep', depth: 2, webhook })).status, 201);
     await fill('mail.deep');
     await receiver.wait(1, of('deep', 'mail.deep'), 30_000);
-    // The routed store goes: deaths and conditions of the default one are told.
+    // The routed store becomes unavailable: dead jobs and conditions of the default store are reported.
     await far.cut();
     await until('the routed one is away', async () => (await ups()) === 'true,false');
     await die('plain');
     await fill('plain.deep');
     await receiver.wait(1, of('deep', 'plain.deep'), 30_000);
     assert.equal((await api.get('/v1/alerts')).status, 503);
-    // What is raised in the one that was away still is; nobody was told anything else.
+    // The condition in the store that was unavailable is still raised; nothing else was reported.
     await far.restore();
     await until('it is back', async () => (await ups()) === 'true,true');
     assert.deepEqual(await raised(), ['mail.deep', 'plain.deep']);
@@ -216,14 +215,14 @@ test('HF-12, PDQ-5, NOM-11 alerts of the stores that are there while another is 
     assert.equal((await api.post('/v1/queues/mail.deep/claim', { count: 2 })).json.jobs.length, 2);
     await receiver.wait(2, of('deep', 'mail.deep'), 30_000);
     assert.deepEqual([await raised(), edges('mail.deep'), edges('plain.deep')], [['plain.again', 'plain.deep'], ['alert_raised', 'alert_cleared'], ['alert_raised']]);
-    // The default one goes: the routed one's notices are delivered.
+    // The default store becomes unavailable: the notices of the routed store are delivered.
     await near.cut();
     await until('the default one is away', async () => (await ups()) === 'false,true');
     await die('mail.in');
   });
 });
 
-test('HF-12 the metrics of a single store that is away', async () => {
+test('HF-12 the metrics of a single store that is unavailable', async () => {
   const proxy = new PostgresProxy();
   await proxy.open();
   await withServer({ backend: proxy.url('single') }, async (api) => {
@@ -258,7 +257,7 @@ test('wrong routes are refused with a reason, and no password is shown', () => {
   wrong(['a number=1 backend=postgres://u:s3cret@h/1', 'b number=1 backend=postgres://u:s3cret@h/2'], /two backends under one number for a and b/);
   wrong(['a number=1 backend=memory:', 'b number=2 backend=memory:'], /one backend under two numbers for a and b/);
   wrong(['a number=0 backend=memory:'], /write number=0 and leave backend= out/);
-  wrong(['a number=1 backend=memory: s3cret'], /a word behind a that is not right/);
+  wrong(['a number=1 backend=memory: s3cret'], /an invalid option after a;/);
   wrong(['a number=1 backend=nonsense:s3cret'], /routes, backend 1: unknown backend "nonsense:"/);
 });
 

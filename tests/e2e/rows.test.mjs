@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-18: rows of the embedded store that no Holdfast has written, over the real programs. A damaged body concerns its own
-// job, whichever way it is asked for; state out of range is refused with a sentence by all commands, and none of them dies
-// of it. (tests/unit/backend/local/sqlite/test_rows.c has every column and value.)
+// HF-18: invalid rows of the embedded store, with the real programs. A damaged body affects only its own job, however it
+// is requested; all commands refuse state that is out of range with a message, and none of them crashes.
+// (tests/unit/backend/local/sqlite/test_rows.c has every column and value.)
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync } from 'node:fs';
@@ -22,7 +22,7 @@ const ok = (answer, status = 200) => {
 };
 const metric = async (api, name) => Number((await api.get('/metrics')).text.match(new RegExp(`^${name} (\\d+)`, 'm'))[1]);
 
-/** A stopped server with jobs in several queues, of which the first of each is spoiled. */
+/** A stopped server with jobs in several queues; the first job of each queue is damaged. */
 async function spoiled(queues) {
   const data = path.join(temporaryDirectory(), 'data');
   const server = await startServer({ data });
@@ -42,7 +42,7 @@ async function spoiled(queues) {
   return { data, firsts };
 }
 
-describe('a damaged body concerns one job', () => {
+describe('a damaged body affects one job', () => {
   let data, firsts, server, api;
   const queues = ['claimed', 'listened', 'tube', 'messages'];
   before(async () => {
@@ -59,14 +59,14 @@ describe('a damaged body concerns one job', () => {
     assert.deepEqual([view.state, view.reason, view.attempts, view.payload, view.damaged], ['dead', 'damaged', 0, null, ['payload']]);
   };
 
-  test('it is shown as damaged, and lists go on', async () => {
+  test('it is shown as damaged, and lists continue after it', async () => {
     const view = ok(await api.get(`/v1/jobs/${firsts[0].id}`));
     assert.deepEqual([view.state, view.payload, view.damaged], ['ready', null, ['payload']]);
     const list = ok(await api.get('/v1/jobs?queue=claimed')).jobs;
     assert.deepEqual(list.map((job) => [job.payload, job.damaged]), [[null, ['payload']], ['whole 1', undefined], ['whole 2', undefined]]);
   });
 
-  test('an export names it and ends with 1; an import refuses its line and takes the rest', async () => {
+  test('an export reports it and ends with status 1; an import refuses its line and accepts the rest', async () => {
     const exported = await run(['export', '--server', server.url]);
     assert.equal(exported.code, 1, exported.stderr);
     for (const job of firsts) assert.match(exported.stderr, new RegExp(`job ${job.id} is damaged: .*: payload\n`));
@@ -85,7 +85,7 @@ describe('a damaged body concerns one job', () => {
     await stopServer(other);
   });
 
-  test('what an import does not take over may be damaged', async () => {
+  test('fields that an import does not transfer may be damaged', async () => {
     const job = (id, damaged) => ({ id, queue: 'partial', payload: 1, damaged });
     const answer = ok(await api.post('/v1/import', [job('r', ['result', 'history']), job('k', ['keys'])]));
     assert.equal(answer.jobs[0].created, true, JSON.stringify(answer));
@@ -93,7 +93,7 @@ describe('a damaged body concerns one job', () => {
     ok(await api.delete('/v1/queues/partial'));
   });
 
-  test('a claim goes on with the next job', async () => {
+  test('a claim continues with the next job', async () => {
     assert.equal(ok(await api.post('/v1/queues/claimed/claim', {})).jobs[0].payload, 'whole 1');
     await isAside(firsts[0]);
     await logged(server, new RegExp(`job_damaged.*${firsts[0].id}`));
@@ -102,7 +102,7 @@ describe('a damaged body concerns one job', () => {
     assert.equal(ok(await api.get('/readyz')).status, 'ready');
   });
 
-  test('requeued, it is set aside again, until it gets another payload', async () => {
+  test('after a requeue it is set aside again, until it gets another payload', async () => {
     ok(await api.post(`/v1/jobs/${firsts[0].id}/requeue`));
     assert.equal(ok(await api.post('/v1/queues/claimed/claim', { count: 10 })).jobs.map((job) => job.payload).join(), 'whole 2');
     await isAside(firsts[0]);
@@ -127,7 +127,7 @@ describe('a damaged body concerns one job', () => {
     await isAside(firsts[2]);
   });
 
-  test('a damaged value is the problem of its key', async () => {
+  test('a damaged value affects only its key', async () => {
     const broken = await api.get('/v1/kv/keys/a');
     assert.deepEqual([broken.status, broken.json.code], [500, 'damaged'], broken.text);
     assert.equal(ok(await api.get('/v1/kv/keys/b')).value, 'whole');
@@ -136,7 +136,7 @@ describe('a damaged body concerns one job', () => {
     assert.deepEqual(ok(await api.get('/v1/kv')).keys.map((one) => one.damaged), [true, undefined]);
   });
 
-  test('check names them and ends with 1; export leaves them out', async () => {
+  test('check reports them and ends with status 1; export leaves them out', async () => {
     const copy = path.join(temporaryDirectory(), 'copy');
     await stopServer(server);
     cpSync(data, copy, { recursive: true });
@@ -189,7 +189,7 @@ describe('state out of range', () => {
       }
     });
 
-  test('a number of a queue does not cost memory', async () => {
+  test('a large queue number does not use memory', async () => {
     const dir = path.join(temporaryDirectory(), 'data');
     cpSync(data, dir, { recursive: true });
     runSql(database(dir), 'UPDATE queues SET number = 2147483647; UPDATE jobs SET queue = 2147483647; UPDATE hour SET queue = 2147483647; UPDATE numbers SET queue = 2147483647');
@@ -205,7 +205,7 @@ describe('state out of range', () => {
 });
 
 describe('a foreign database', () => {
-  test('import --nomarr takes what can be taken, whatever the rows hold', async () => {
+  test('import --nomarr imports every valid row, whatever the other rows contain', async () => {
     const file = path.join(temporaryDirectory(), 'nomarr.db');
     const odd = ['-1', '9223372036854775807', '-9223372036854775808', "''", "CAST(x'ff00fe' AS TEXT)", "'a\",\"token\":\"x'", 'zeroblob(100000)', '1e300', 'NULL'];
     const columns = ['library_id', 'path', 'status', 'priority', 'error', 'results_json', 'enqueued_at', 'started_at', 'completed_at', 'queue_type'];

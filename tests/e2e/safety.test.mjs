@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Safety without tokens: a page of another site, open in a browser on this machine, reaches no route:
-// not by the server's address (Origin, Sec-Fetch-Site), not by a name of its own (Host).
+// Safety without access tokens: a page of another site in a browser on this machine reaches no route, neither by the
+// address of the server (Origin, Sec-Fetch-Site) nor by the page's own name (Host).
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, describe, test } from 'node:test';
@@ -13,7 +13,7 @@ import { claimOne, enqueue } from './lib/suite.mjs';
 const table = await routes();
 const withBody = new Set(['POST', 'PUT', 'PATCH']);
 
-/** Status and headers; a stream is left as soon as it has begun. */
+/** Status and headers; a stream is closed as soon as it has started. */
 function ask(server, method, path, headers) {
   const body = withBody.has(method) ? '{}' : undefined;
   const all = { ...headers, ...(body && { 'content-type': 'application/json', 'content-length': 2 }) };
@@ -35,7 +35,7 @@ function ask(server, method, path, headers) {
 
 const corsHeaders = (answer) => Object.keys(answer.headers).filter((name) => name.startsWith('access-control-'));
 
-/** Every route with every header set; `judge` says what is wrong with an answer, or nothing. */
+/** Every route with every set of headers; `judge` returns what is wrong with a reply, or nothing. */
 async function everywhere(server, place, cases, judge) {
   const wrong = [];
   for (const { method, pattern } of table) {
@@ -92,7 +92,7 @@ describe('safety', () => {
     });
   }
 
-  test('HEAD, OPTIONS and paths that do not exist are guarded alike', async () => {
+  test('HEAD, OPTIONS and paths that do not exist are protected in the same way', async () => {
     for (const [method, path] of [['HEAD', '/v1/queues'], ['HEAD', '/healthz'], ['OPTIONS', '/v1/queues/safe/jobs'], ['OPTIONS', '/none'], ['GET', '/none'], ['GET', '/'], ['PUT', '/healthz']]) {
       for (const [status, headers] of [[421, { host: 'evil.example' }], [403, { host: own, origin: 'https://evil.example' }], [403, { host: own, 'sec-fetch-site': 'cross-site' }]]) {
         const answer = await ask(server, method, path, headers);
@@ -149,7 +149,7 @@ describe('safety, configured', () => {
     await everywhere(server, place, ['x.jobs.example', 'jobs.example.evil', 'jobs.example.'].map((host) => ({ host })), refusedWith(421));
   });
 
-  test('a configured origin passes on every route and is told so by CORS, nobody else', async () => {
+  test('a configured origin passes on every route and gets CORS headers; no other origin does', async () => {
     const cases = [origin, 'http://other.example:81'].map((one) => ({ host: 'localhost', origin: one, 'sec-fetch-site': 'cross-site' }));
     for (const headers of cases) {
       await everywhere(server, place, [headers], (answer) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules over the real binary: cron in time zones, misfires, overlap, queue triggers, kill -9
+// Schedules with the real binary: cron in time zones, misfires, overlap, queue triggers, kill -9
 // (HF-8, HF-14, ORC-15, ORC-16, ORC-17, ORC-19, ORC-20).
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
@@ -42,12 +42,12 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     return answer.json;
   };
   const get = async (name) => (await use.api.get(`/v1/schedules/${name}`)).json;
-  // What a test that failed left behind would fire, or fail to, through all the months that others move.
+  // Schedules that a failed test left would fire during the months by which other tests advance the clock.
   afterEach(async () => {
     for (const { name } of (await use.api.get('/v1/schedules?limit=1000')).json.schedules) await use.api.delete(`/v1/schedules/${name}`);
   });
 
-  test('HF-8 a definition comes back with its defaults, and is listed', async () => {
+  test('HF-8 a definition is returned with its defaults, and is listed', async () => {
     const name = freshQueue('s');
     const made = await put(name, { queue: 'reports', cron: '30 2 * * *', timezone: 'Europe/Berlin', description: 'why', job: { payload: { a: [1] }, priority: 'high', max_attempts: 3 } });
     assert.equal(made.type, 'cron');
@@ -86,7 +86,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     assert.equal((await use.api.patch(`/v1/schedules/${name}`, { description: 'x' })).status, 404);
   });
 
-  test('HF-8 ORC-15 what is wrong is said', async () => {
+  test('HF-8 ORC-15 refusals say what is wrong', async () => {
     const cases = [
       [{}, 'cron', /one of cron, every_ms and source_queue is missing/],
       [{ cron: '61 * * * *' }, 'cron', /"61" as its minute; legal are 0 to 59/],
@@ -168,7 +168,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
 
   const misfires = { skip: 0, once: 1, all: 3 };
   for (const [misfire, made] of Object.entries(misfires))
-    test(`HF-8 misfire ${misfire}: times that passed unseen`, async () => {
+    test(`HF-8 misfire ${misfire}: times that passed while the server was stopped`, async () => {
       const q = freshQueue();
       const name = freshQueue('s');
       const start = await now();
@@ -187,7 +187,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
       await use.api.delete(`/v1/schedules/${name}`);
     });
 
-  test('HF-8 overlap skip: no second job while the last one lives', async () => {
+  test('HF-8 overlap skip: no second job before the last one has ended', async () => {
     const q = freshQueue();
     const name = freshQueue('s');
     await put(name, { queue: q, every_ms: minute, overlap: 'skip' });
@@ -203,7 +203,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     await use.api.delete(`/v1/schedules/${name}`);
   });
 
-  test('ORC-20 a failing schedule backs off, tells once, and recovers', async () => {
+  test('ORC-20 a failing schedule backs off, is reported once, and recovers', async () => {
     const q = freshQueue();
     const name = freshQueue('s');
     await use.api.put(`/v1/queues/${q}`, { refuse_new: true });
@@ -211,7 +211,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     await stream.opened;
     await put(name, { queue: q, every_ms: 24 * hour });
     await move(24 * hour);
-    // A firing whose answer is lost is tried again at once, and that failure counts too.
+    // A firing whose reply is lost is repeated at once, and its failure counts, too.
     const exactly = !use.backend.startsWith('fault+');
     const failed = await get(name);
     assert.ok(failed.consecutive_failures === 1 || (!exactly && failed.consecutive_failures > 1), JSON.stringify(failed));
@@ -234,7 +234,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     await use.api.delete(`/v1/schedules/${name}`);
   });
 
-  test('ORC-16 ORC-19 a queue trigger: items, one job, tokens, what is left open', async () => {
+  test('ORC-16 ORC-19 a queue trigger: items, one job, tokens, items that are left open', async () => {
     const items = freshQueue('items');
     const work = freshQueue('work');
     const name = freshQueue('t');
@@ -246,7 +246,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     assert.equal((await get(idle)).fired, 0);
     assert.ok(Date.parse((await get(idle)).next_at) > (await now()));
     await use.api.delete(`/v1/schedules/${idle}`);
-    // Items come first: a node of a shared store that hears of a new trigger once more looks once more.
+    // The items are enqueued first: a node of a shared store that is notified of a trigger again checks it again.
     const a = await enqueue(use.api, items, { payload: 'a', priority: 1 });
     const b = await enqueue(use.api, items, { payload: 'b', priority: 9 });
     const c = await enqueue(use.api, items, { payload: 'c', priority: 5 });
@@ -310,7 +310,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     await use.api.delete(`/v1/schedules/${name}`);
   });
 
-  test('HF-8 previews flag what stands next to a change of the clock', async () => {
+  test('HF-8 previews mark times next to a clock change', async () => {
     const body = { cron: '30 2 * * *', timezone: 'Europe/Berlin' };
     const spring = (await use.api.post('/v1/schedules/preview?count=4&after=2027-03-26T12:00:00Z', body)).json;
     assert.deepEqual(
@@ -342,7 +342,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     await use.api.delete(`/v1/schedules/${name}`);
   });
 
-  test('HF-8 the clock goes forward and back: what is fired', async () => {
+  test('HF-8 firings when the clock goes forward and back', async () => {
     const q = freshQueue();
     const gap = freshQueue('s');
     const hourly = freshQueue('s');
@@ -360,7 +360,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
   });
 });
 
-describe('schedules on the move', () => {
+describe('export and import of schedules', () => {
   test('HF-8 schedules are exported, from a server and from its store, checked, and imported', async () => {
     const data = temporaryDirectory();
     let server = await startServer({ data });
@@ -398,7 +398,7 @@ describe('schedules on the move', () => {
 });
 
 describe('schedules in real time', () => {
-  test('ORC-17 kill -9 between firings: one job a time, none missed for good', async () => {
+  test('ORC-17 kill -9 between firings: one job for each time, and none is missing in the end', async () => {
     const data = temporaryDirectory();
     let server = await startServer({ data });
     let api = new Client(server);
@@ -424,12 +424,12 @@ describe('schedules in real time', () => {
     await stopServer(server);
   });
 
-  test('ORC-15 a ring is looked for along a chain of a thousand triggers in no time', only('figures'), async () => {
+  test('ORC-15 the search for a ring along a chain of a thousand triggers is fast', only('figures'), async () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
     const length = 1000;
     const put = (name, from, to) => api.put(`/v1/schedules/${name}`, { source_queue: from, queue: to });
-    // Against the order of names, which is the worst order to follow it in.
+    // In reverse order of names, the worst order for the search.
     for (let i = 0; i < length; i += 100)
       await Promise.all(Array.from({ length: 100 }, (_, k) => put(`t${9999 - i - k}`, `q${i + k}`, `q${i + k + 1}`)));
     const before = processorSeconds(server);
@@ -441,13 +441,13 @@ describe('schedules in real time', () => {
     await stopServer(server);
   });
 
-  test('HF-8 a firing comes within 50 ms of its time, and 10,000 schedules cost nothing idle', only('figures'), async () => {
+  test('HF-8 a firing comes within 50 ms of its time, and 10,000 schedules use no processor time while idle', only('figures'), async () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
     for (let i = 0; i < 10_000; i += 100)
       await Promise.all(Array.from({ length: 100 }, (_, k) => api.put(`/v1/schedules/idle-${i + k}`, { cron: '0 0 1 1 *' })));
     await api.put('/v1/schedules/now', { queue: 'q', cron: '* * * * * *' });
-    // The machine may be busy: one of many must find it idle. A server that looked only now and then never would.
+    // The machine may be busy: one of many firings must be in time. With a server that only polled, none would be.
     let late;
     await until('a firing in time', async () => {
       late = (await jobsOf(api, 'q')).map((job) => Date.parse(job.created_at) - Date.parse(job.attributes.fire_time));
@@ -455,9 +455,14 @@ describe('schedules in real time', () => {
     }).catch((error) => assert.fail(`${error.message}: late by ${late} ms`));
     assert.ok(Math.min(...late) >= 0, `late by ${late} ms`);
     await api.delete('/v1/schedules/now');
-    const before = processorSeconds(server);
-    await new Promise((resolve) => setTimeout(resolve, 2000)); /* the measurement itself takes time */
-    assert.ok(processorSeconds(server) - before < 0.1, `${processorSeconds(server) - before} s of processor time in 2 s`);
+    // The server may still finish earlier work: one of several measurements must find it idle.
+    let used = Infinity;
+    for (let tries = 0; tries < 5 && used >= 0.1; tries++) {
+      const before = processorSeconds(server);
+      await new Promise((resolve) => setTimeout(resolve, 2000)); // the measurement itself takes time
+      used = processorSeconds(server) - before;
+    }
+    assert.ok(used < 0.1, `${used} s of processor time in 2 s`);
     api.close();
     await stopServer(server);
   });

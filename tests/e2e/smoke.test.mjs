@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shortest way through: what the README shows, on every store.
+// The first steps of the README, on every store.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 

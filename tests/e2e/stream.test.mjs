@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: jobs for a worker that listens, and events. Back-pressure, lost connections, resuming.
+// Streams of jobs and of events: back-pressure, lost connections, resuming.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
@@ -21,7 +21,7 @@ const nextJob = async (stream) => {
 const ack = async (api, job) => assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
 const many = (api, queue, n, job = (i) => ({ payload: i })) => api.post(`/v1/queues/${queue}/jobs`, Array.from({ length: n }, (_, i) => job(i)));
 
-/** A connection that asks for a stream and reads only when told to. */
+/** A connection that requests a stream and reads only when the test says so. */
 function deafStream(server, method, path, body = '') {
   const socket = net.connect(server.port, server.host);
   const got = { bytes: 0, text: '', closed: false };
@@ -37,7 +37,7 @@ function deafStream(server, method, path, body = '') {
 }
 
 onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
-  test('prefetch bounds what is under way; an ack from another connection makes room', async () => {
+  test('prefetch limits the unfinished jobs; an ack from another connection makes room', async () => {
     const { api, server } = use;
     const q = freshQueue();
     await many(api, q, 10);
@@ -59,7 +59,7 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
     await until('all are back', async () => (await counts(api, q)).running === 0);
   });
 
-  test('jobs that come later come at once, also those that become due', async () => {
+  test('later jobs are delivered at once, also those that become due', async () => {
     const { api, server } = use;
     const q = freshQueue();
     const stream = await listen(server, q).opened;
@@ -77,7 +77,7 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
     stream.close();
   });
 
-  test('a lost connection gives its jobs back at once, counted as a crash', async () => {
+  test('the jobs of a lost connection are ready at once, counted as a crash', async () => {
     const { api, server } = use;
     const q = freshQueue();
     await api.put(`/v1/queues/${q}`, { max_crashes: 2 });
@@ -109,14 +109,14 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
     other.close();
   });
 
-  test('a lease that ends by itself or by others makes room', async () => {
+  test('a lease that expires or is ended by others makes room', async () => {
     const { api, server } = use;
     const q = freshQueue();
     const stream = await listen(server, q, { prefetch: 1, lease_ms: 150 }).opened;
     await enqueue(api, q, { payload: 1 });
     const first = await nextJob(stream);
     const again = await nextJob(stream);
-    assert.equal(again.id, first.id, 'the lease ran out, so it comes again');
+    assert.equal(again.id, first.id, 'the lease expired, so it is delivered again');
     assert.notEqual(again.token, first.token);
     stream.close();
     const r = freshQueue();
@@ -131,8 +131,8 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(cancelled.json.state, 'cancelled');
     assert.equal((await nextJob(slow)).payload, 1);
     await api.delete(`/v1/queues/${r}`);
-    await enqueue(api, r, { payload: 'afresh' });
-    assert.equal((await nextJob(slow)).payload, 'afresh', 'the queue was deleted and came back');
+    await enqueue(api, r, { payload: 'again' });
+    assert.equal((await nextJob(slow)).payload, 'again', 'the queue was deleted and created again');
     slow.close();
   });
 
@@ -177,8 +177,8 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
   });
 });
 
-onStores('jobs over a store that forgets', ['fault+sqlite'], {}, (use) => {
-  test('workers that come again when their stream ends get everything done', async () => {
+onStores('jobs with a store that loses replies', ['fault+sqlite'], {}, (use) => {
+  test('workers that reconnect when their stream ends complete all jobs', async () => {
     const { api, server } = use;
     const q = freshQueue();
     await api.put(`/v1/queues/${q}`, { lease_ms: 2000, max_crashes: 0 });
@@ -250,7 +250,7 @@ describe('slow readers', () => {
     await until('all are back', async () => (await counts(api, q)).running === 0);
   });
 
-  test('a worker that reads nothing holds little, is cut off, and its jobs go back', async (t) => {
+  test('a worker that does not read uses little memory and is disconnected, and its jobs become ready', async (t) => {
     const { server, api } = await started(t, '2s');
     const q = freshQueue('deaf');
     const text = 'x'.repeat(512 << 10);
@@ -259,17 +259,17 @@ describe('slow readers', () => {
     const { socket, got } = deafStream(server, 'POST', `/v1/queues/${q}/listen`, '{"prefetch":1000}');
     await until('some were handed out', async () => (await api.get(`/v1/queues/${q}/stats`)).json.totals.claimed > 0);
     let most = 0;
-    await until('the server gives up on it', async () => {
+    await until('the server disconnects it', async () => {
       most = Math.max(most, residentMiB(server) - idle);
       return (await counts(api, q)).ready === 40;
     });
-    assert.ok(most < 48, `${most.toFixed(1)} MiB more for 20 MiB of payloads that nobody reads`);
+    assert.ok(most < 48, `${most.toFixed(1)} MiB more for 20 MiB of unread payloads`);
     assert.equal(got.bytes, 0);
     socket.destroy();
     assert.equal((await claimOne(api, q)).payload, text);
   });
 
-  test('a listener that never reads costs a bounded amount and disturbs no other client', async (t) => {
+  test('a listener that never reads uses bounded memory and does not disturb other clients', async (t) => {
     const { server, api } = await started(t, '10s');
     const deaf = Array.from({ length: 10 }, () => deafStream(server, 'GET', '/v1/events'));
     const well = await openStream(server, '/v1/events?events=enqueued').opened;
@@ -277,10 +277,10 @@ describe('slow readers', () => {
     await until('they listen', async () => (await listeners()) === 11);
     const q = freshQueue('deaf');
     const idle = residentMiB(server);
-    // Until the kernel's buffers are full and the server has waited long enough for each of them.
+    // Until the buffers of the kernel are full and the write timeout of each connection has passed.
     let events = 0;
-    await until('they are cut off', async () => {
-      const count = events < 30_000 ? 1000 : 50; // soon they are full, then it is only a matter of time
+    await until('they are disconnected', async () => {
+      const count = events < 30_000 ? 1000 : 50; // the buffers are full soon, then only the time has to pass
       const batch = await many(api, q, count, () => ({ correlation_id: 'c'.repeat(500), expires_in_ms: 1 }));
       assert.equal(batch.status, 200);
       for (let k = 0; k < count; k++) assert.equal((await well.next()).event, 'enqueued');
@@ -300,7 +300,7 @@ describe('slow readers', () => {
 });
 
 describe('streams and the end of the server', () => {
-  test('kill -9: what streams held is ready again after the restart, and nobody crashed', only('knows_its_death'), async (t) => {
+  test('kill -9: the jobs of streams are ready after the restart, and no crash is counted', only('knows_its_death'), async (t) => {
     let server = await startServer({ data: temporaryDirectory() });
     t.after(() => stopServer(server));
     const first = new Client(server);
@@ -324,7 +324,7 @@ describe('streams and the end of the server', () => {
     api.close();
   });
 
-  test('SIGTERM: clients that read nothing do not hold the server up', async (t) => {
+  test('SIGTERM: clients that do not read do not delay the end of the server', async (t) => {
     const server = await startServer({ backend: 'memory', args: ['--timeouts-drain-ms', '500', '--timeouts-write-ms', '10m'] });
     t.after(() => stopServer(server));
     const api = new Client(server);
@@ -345,7 +345,7 @@ describe('events', () => {
   before(async () => {
     server = await startServer({ backend: 'memory' });
     api = new Client(server);
-    idleStream = openStream(server, '/v1/events?queue=nobody-uses-this');
+    idleStream = openStream(server, '/v1/events?queue=unused');
     await idleStream.opened;
   });
   after(async () => {
@@ -355,7 +355,7 @@ describe('events', () => {
   });
   const open = (query = '', headers = {}) => openStream(server, `/v1/events${query}`, { headers }).opened;
 
-  test('a job’s life, in order, with rising ids', async () => {
+  test('the events of a job come in order, with rising ids', async () => {
     const q = freshQueue();
     const stream = await open(`?queue=${q}`);
     const { id } = await enqueue(api, q, { payload: 1, correlation_id: 'c', max_attempts: 1 });
@@ -398,7 +398,7 @@ describe('events', () => {
     ofQueue.close();
   });
 
-  test('Last-Event-ID resumes without loss or repeat, and wins over after', async () => {
+  test('Last-Event-ID resumes without loss or repetition, and takes precedence over after', async () => {
     const q = freshQueue();
     let stream = await open(`?queue=${q}&events=enqueued`);
     const seqs = [];
@@ -427,7 +427,7 @@ describe('events', () => {
     assert.deepEqual(seqs, made);
   });
 
-  test('200 listeners at once all hear everything', async () => {
+  test('200 listeners at once receive all events', async () => {
     const q = freshQueue();
     const streams = await Promise.all(Array.from({ length: 200 }, () => open(`?queue=${q}&events=enqueued`)));
     const { jobs } = (await many(api, q, 50)).json;
@@ -440,7 +440,7 @@ describe('events', () => {
     await until('they are gone', async () => Number((await api.get('/metrics')).text.match(/^holdfast_http_connections (\d+)/m)?.[1] ?? 0) < 100);
   });
 
-  test('more than 16,384 events later, a gap is told and everything after it follows', async () => {
+  test('after more than 16,384 missed events a gap is reported, and all later events follow', async () => {
     const q = freshQueue();
     const stream = await open(`?queue=${q}&events=enqueued`);
     await enqueue(api, q, { payload: 'first' });
@@ -463,7 +463,7 @@ describe('events', () => {
     late.close();
   });
 
-  test('an id from the future is a gap, not silence', async () => {
+  test('an id from the future is reported as a gap', async () => {
     const q = freshQueue();
     const stream = await open(`?queue=${q}`, { 'last-event-id': '9223372036854775807' });
     await enqueue(api, q, { payload: 1 });
@@ -478,14 +478,14 @@ describe('events', () => {
     assert.match(answer.headers['content-type'], /^text\/event-stream/);
   });
 
-  test('an idle stream gets a comment now and then', only('long_silence'), async () => {
+  test('an idle stream gets a comment from time to time', only('long_silence'), async () => {
     await until('a comment came', () => idleStream.comments > 0);
   });
 });
 
 describe('events across a restart', () => {
   for (const [how, end] of [['SIGTERM', (server) => stopServer(server)], ['kill -9', killServer]]) {
-    test(`${how}: a gap is told at once, then everything that follows`, async () => {
+    test(`${how}: a gap is reported at once, then all later events`, async () => {
       let server = await startServer({ data: temporaryDirectory() });
       let api = new Client(server);
       let stream = await openStream(server, '/v1/events?events=enqueued').opened;
@@ -497,7 +497,7 @@ describe('events across a restart', () => {
       server = await startServer({ data: server.data });
       api = new Client(server);
       stream = await openStream(server, '/v1/events?events=enqueued', { headers: { 'last-event-id': seen.id } }).opened;
-      const first = await stream.next(); // nothing has happened yet, so only a gap can come
+      const first = await stream.next(); // nothing has happened yet, so only a gap can be sent
       assert.equal(first.event, 'gap');
       const { id } = await enqueue(api, 'q', { payload: 2 });
       const next = await stream.next();

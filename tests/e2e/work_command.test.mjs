@@ -12,7 +12,7 @@ import { job, runWork, startWork, stateOf } from './lib/worker.mjs';
 const sh = (script) => ['--', 'sh', '-c', script];
 
 onStores('holdfast work', ['memory'], {}, (use) => {
-  /** Enqueues one job, runs it once, and shows what became of it. */
+  /** Enqueues one job, runs it once, and returns its view. */
   async function once(payload, args, options = {}) {
     const queue = freshQueue();
     const { id } = await enqueue(use.api, queue, { payload, ...options.job });
@@ -30,7 +30,7 @@ onStores('holdfast work', ['memory'], {}, (use) => {
     assert.doesNotMatch(done.stderr, /ann/, 'payloads are not logged');
   });
 
-  test('PDQ-8: a result that is no JSON is a text, and an empty one is left out', async () => {
+  test('PDQ-8: a result that is not JSON is a text, and an empty one is left out', async () => {
     assert.equal((await once(1, sh('echo all fine'))).result, 'all fine');
     assert.equal((await once(1, sh('true'))).result, undefined);
   });
@@ -121,7 +121,7 @@ onStores('holdfast work', ['memory'], {}, (use) => {
     assert.doesNotMatch(done.result, /hf_secret/);
   });
 
-  test('PDQ-8: nothing of a payload becomes a command or an argument', async () => {
+  test('PDQ-8: no part of a payload becomes a command or an argument', async () => {
     const done = await once('$(touch /tmp/never); `id` --help', ['--', 'sh', '-c', 'echo "$# $0"', 'zero']);
     assert.equal(done.result, '0 zero');
   });
@@ -140,7 +140,7 @@ onStores('holdfast work', ['memory'], {}, (use) => {
     assert.equal((await once('p'.repeat(200_000), ['--', 'true'])).state, 'done');
   });
 
-  test('PDQ-8: payloads that are no JSON arrive as they were sent', async () => {
+  test('PDQ-8: payloads that are not JSON arrive as they were sent', async () => {
     const queue = freshQueue();
     for (const [type, body] of [['text/plain', 'grün'], ['application/octet-stream', Buffer.from([0, 255, 10, 1])]]) {
       await use.api.request('POST', `/v1/queues/${queue}/jobs`, { body, headers: { 'content-type': type } });
@@ -197,15 +197,15 @@ onStores('holdfast work', ['memory'], {}, (use) => {
     assert.match(runner.stderr, /started worker=first /);
   });
 
-  test('PDQ-8: a file that is wrong is refused with its line', async () => {
+  test('PDQ-8: an invalid file is refused, and the line is named', async () => {
     const file = path.join(temporaryDirectory(), 'work.yaml');
     for (const [text, message] of [
-      ['workers:\n  - queues: q\n    comand: [x]\n', /work\.yaml:3: 'comand' is no setting of a worker; did you mean 'command'/],
+      ['workers:\n  - queues: q\n    comand: [x]\n', /work\.yaml:3: 'comand' is not a setting of a worker; did you mean 'command'/],
       ['workers:\n  - queues: q\n    command: x\n', /work\.yaml:3: command must be a list/],
       ['workers:\n  - queues: q\n    command: [x]\n    lease: soon\n', /work\.yaml:2: --lease is 'soon'/],
       ['worker: []\n', /must have one member, workers/],
       ['workers: []\n', /at least one worker/],
-      ['a: [\n', /no valid YAML/],
+      ['a: [\n', /not valid YAML/],
     ]) {
       writeFileSync(file, text);
       const { code, stderr } = await runWork(use.server, ['--config', file]);
@@ -214,10 +214,10 @@ onStores('holdfast work', ['memory'], {}, (use) => {
     }
   });
 
-  test('PDQ-8: a command line that is wrong is refused', async () => {
+  test('PDQ-8: an invalid command line is refused', async () => {
     for (const [args, message] of [
       [['--', 'cat'], /name the queues/],
-      [['q'], /name a command behind `--`, or an address with --url/],
+      [['q'], /give a command after `--`, or an address with --url/],
       [['q', '--url', 'http://127.0.0.1:1', '--', 'cat'], /exclude each other/],
       [['q', '--exit', '3=done', '--', 'cat'], /--exit is '3=done'; it must be CODE=ack\|fail\|dead\|release/],
       [['q', '-n', '0', '--', 'cat'], /--concurrency is 0; it must be from 1 to 1000/],

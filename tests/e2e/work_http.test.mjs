@@ -96,13 +96,13 @@ onStores('an HTTP target', ['memory'], {}, (use) => {
     assert.equal(done.state, 'done');
   });
 
-  test('PDQ-8: a request that takes longer than --timeout is broken off, and the job fails', async () => {
+  test('PDQ-8: a request that takes longer than --timeout is aborted, and the job fails', async () => {
     const failed = await once(() => {}, { args: ['--timeout', '300ms'] });
     assert.match(failed.error, /longer than --timeout 300/);
     assert.equal(failed.failures, 1);
   });
 
-  test('PDQ-8: the second signal breaks requests off and releases the jobs', async () => {
+  test('PDQ-8: the second signal aborts requests and releases the jobs', async () => {
     const queue = freshQueue();
     const { id } = await enqueue(use.api, queue, { payload: 1 });
     target.answer = () => {};

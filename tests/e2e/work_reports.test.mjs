@@ -8,7 +8,7 @@ import { test } from 'node:test';
 
 import { enqueue, freshQueue, onStores } from './lib/suite.mjs';
 import { temporaryDirectory, until } from './lib/server.mjs';
-import { alive, gone, job, pidIn, startWork, stateOf } from './lib/worker.mjs';
+import { alive, gone, job, pidIn, renewedFor, startWork, stateOf } from './lib/worker.mjs';
 
 onStores('reports of holdfast work', ['memory'], {}, (use) => {
   test('PDQ-8: progress is reported, and standard error is the log of the job', async () => {
@@ -26,7 +26,7 @@ onStores('reports of holdfast work', ['memory'], {}, (use) => {
     await stateOf(use.api, id, 'done');
     const text = (await use.api.get(`/v1/jobs/${id}/log`)).text;
     assert.ok(text.indexOf('first') < text.indexOf('last') && text.includes('first'), text);
-    assert.match(runner.stderr, /stderr id=\w+ line=first/);
+    await runner.logged(/stderr id=\w+ line=first/);
     await runner.stop();
   });
 
@@ -35,7 +35,7 @@ onStores('reports of holdfast work', ['memory'], {}, (use) => {
     const home = temporaryDirectory();
     const name = `worker of ${queue}`;
     const { id } = await enqueue(use.api, queue, { payload: 1 });
-    const runner = startWork(use.server, [queue, '--name', name, '--lease', '1s', '--poll', '200ms', '--', 'sh', '-c', `while [ ! -e ${home}/go ]; do sleep 0.05; done`]);
+    const runner = startWork(use.server, [queue, '--name', name, '--lease', '3s', '--poll', '200ms', '--', 'sh', '-c', `while [ ! -e ${home}/go ]; do sleep 0.05; done`]);
     const shown = async () => (await use.api.get('/v1/workers')).json.workers.find((one) => one.name === name);
     const one = await until('the worker is shown', async () => {
       const found = await shown();
@@ -43,7 +43,7 @@ onStores('reports of holdfast work', ['memory'], {}, (use) => {
     });
     assert.equal(one.pid, runner.process.pid);
     assert.ok(one.host && one.version);
-    await new Promise((resolve) => setTimeout(resolve, 2500)); // longer than two leases
+    await renewedFor(use.api, id, 4000); // longer than the lease
     writeFileSync(path.join(home, 'go'), '');
     assert.deepEqual([(await stateOf(use.api, id, 'done')).attempts], [1]);
     await runner.stop();
@@ -62,7 +62,7 @@ onStores('reports of holdfast work', ['memory'], {}, (use) => {
     assert.equal((await use.api.post(`/v1/jobs/${id}/cancel`)).status, 202);
     for (const pid of pids) await gone(pid);
     await stateOf(use.api, id, 'cancelled');
-    assert.match(runner.stderr, /warn cancelled/);
+    await runner.logged(/warn cancelled/);
     await runner.stop();
     assert.ok(!pids.some(alive) && existsSync(home));
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `holdfast work` and a server that dies or whose answers are lost (PDQ-8), and many jobs.
+// `holdfast work` with a server that is killed or whose replies are lost (PDQ-8), and with many jobs.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { existsSync, writeFileSync } from 'node:fs';
@@ -38,11 +38,11 @@ describe('holdfast work and its server', () => {
     await stopServer(server);
   });
 
-  test('PDQ-8: an ack whose answer is lost is repeated with the same lease token', async () => {
+  test('PDQ-8: an ack whose reply is lost is repeated with the same lease token', async () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
     const tokens = [];
-    /** Passes requests on, and loses the answer to the first ack. */
+    /** Passes requests on, and drops the reply to the first ack. */
     const proxy = http.createServer((request, response) => {
       const chunks = [];
       request.on('data', (chunk) => chunks.push(chunk));

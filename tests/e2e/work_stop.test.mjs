@@ -66,7 +66,7 @@ onStores('stopping', ['memory'], {}, (use) => {
     assert.deepEqual(await seen(ids[0]), ['ready', 0]);
   });
 
-  test('PDQ-8: an idle runner ends when its claim has', async () => {
+  test('PDQ-8: an idle runner ends when its claim has ended', async () => {
     const runner = startWork(use.server, [freshQueue(), '--poll', '500ms', '--', 'cat']);
     await runner.logged(/info started/);
     assert.deepEqual(await runner.stop(), { code: 0, signal: null });

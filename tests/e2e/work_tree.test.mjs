@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of `holdfast work` (PDQ-8): whatever a command starts ends with its job, and with the runner.
+// The processes of `holdfast work` (PDQ-8): all processes that a command starts end with its job, and with the runner.
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -7,7 +7,7 @@ import { test } from 'node:test';
 
 import { enqueue, freshQueue, onStores } from './lib/suite.mjs';
 import { temporaryDirectory, until } from './lib/server.mjs';
-import { alive, gone, job, pidIn, runWork, startWork, stateOf } from './lib/worker.mjs';
+import { alive, gone, job, pidIn, renewedFor, runWork, startWork, stateOf } from './lib/worker.mjs';
 
 /** Pieces of shell scripts; $d is a directory of the test. */
 const stubborn = `(trap '' TERM; sh -c 'echo $PPID' >$d/stubborn; while :; do sleep 0.1; done) &`;
@@ -24,19 +24,21 @@ onStores('the process tree', ['memory'], {}, (use) => {
     return { id, queue, runner, file: (name) => path.join(home, name) };
   }
 
-  test('PDQ-8: after --timeout the whole tree ends, also what ignores SIGTERM, and the job fails', async () => {
+  test('PDQ-8: after --timeout the whole tree ends, also processes that ignore SIGTERM, and the job fails', async () => {
     const { id, runner, file } = await start(`${stubborn} ${daemon('daemon')} echo $$ >$d/main; ${forever}`, ['--timeout', '1s']);
     const pids = [await pidIn(file('stubborn')), await pidIn(file('daemon')), await pidIn(file('main'))];
-    const failed = await until('the job has failed', async () => {
+    // On a busy machine the first attempt can end before the files are written: these processes are of a later attempt.
+    const { failures } = await job(use.api, id);
+    const failed = await until('the attempt has failed', async () => {
       const one = await job(use.api, id);
-      return one.failures > 0 && one;
+      return one.failures > failures && one;
     });
     assert.match(failed.error, /longer than --timeout 1s/);
-    for (const pid of pids) assert.ok(!alive(pid), 'the tree had ended when the job was reported');
+    for (const pid of pids) assert.ok(!alive(pid), 'the tree had ended when the failure was reported');
     await runner.stop();
   });
 
-  test('PDQ-8: what a command leaves behind ends before its job does', async () => {
+  test('PDQ-8: processes that a command leaves are ended before its job is reported', async () => {
     const { id, runner, file } = await start(`${daemon('daemon')} while [ ! -s $d/daemon ]; do sleep 0.02; done; echo fine`);
     assert.equal((await stateOf(use.api, id, 'done')).result, 'fine');
     assert.ok(!alive(await pidIn(file('daemon'))));
@@ -44,9 +46,10 @@ onStores('the process tree', ['memory'], {}, (use) => {
   });
 
   test('PDQ-8: SIGTERM comes before SIGKILL, so that a command can clean up', async () => {
-    const { id, runner, file } = await start(`trap 'echo cleaned >$d/cleaned; exit 0' TERM; echo $$ >$d/main; ${forever}`, ['--timeout', '300ms', '--kill-after', '1m']);
+    const { id, runner, file } = await start(`trap 'echo cleaned >$d/cleaned; exit 0' TERM; echo $$ >$d/main; ${forever}`, ['--timeout', '1s', '--kill-after', '1m']);
+    // On a busy machine SIGTERM can arrive before the shell has set its trap; then a later attempt cleans up.
+    await until('a command has cleaned up', () => existsSync(file('cleaned')) && readFileSync(file('cleaned'), 'utf8') === 'cleaned\n');
     await until('the job has failed', async () => (await job(use.api, id)).failures > 0);
-    assert.equal(readFileSync(file('cleaned'), 'utf8'), 'cleaned\n');
     await runner.stop();
   });
 
@@ -62,8 +65,8 @@ onStores('the process tree', ['memory'], {}, (use) => {
   });
 
   test('PDQ-8: leases are renewed while a command runs', async () => {
-    const { id, runner, file } = await start('while [ ! -e $d/go ]; do sleep 0.05; done', ['--lease', '1s']);
-    await new Promise((resolve) => setTimeout(resolve, 2500)); // longer than two leases
+    const { id, runner, file } = await start('while [ ! -e $d/go ]; do sleep 0.05; done', ['--lease', '3s']);
+    await renewedFor(use.api, id, 4000); // longer than the lease
     writeFileSync(file('go'), '');
     const done = await stateOf(use.api, id, 'done');
     assert.deepEqual([done.attempts, done.crashes], [1, 0]);
@@ -93,10 +96,11 @@ onStores('the process tree', ['memory'], {}, (use) => {
     const { id, queue, runner, file } = await start(`${stubborn} ${daemon('daemon')} echo $$ >$d/main; ${forever}`, ['--lease', '1s']);
     const pids = [await pidIn(file('stubborn')), await pidIn(file('daemon')), await pidIn(file('main'))];
     const supervisor = Number(readFileSync(`/proc/${pids[2]}/stat`, 'utf8').split(') ')[1].split(' ')[1]);
+    const { crashes } = await job(use.api, id);
     runner.process.kill('SIGKILL');
     await runner.exited;
     for (const pid of [...pids, supervisor]) await gone(pid);
-    await until('the lease has expired', async () => (await job(use.api, id)).crashes === 1);
+    await until('the lease has expired', async () => (await job(use.api, id)).crashes > crashes);
     await runWork(use.server, [queue, '--once', '--poll', '10s', '--', 'echo', 'second']);
     assert.equal((await job(use.api, id)).result, 'second');
   });

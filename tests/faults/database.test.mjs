@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Producers, workers and an administrator on three nodes of one database, while the database is killed and
-// frozen and so are nodes; then every promise (C1 to C10 of docs/durability.md) is checked over what the
-// clients saw. HF_SEED=n repeats a plan, HF_FAULTS=n makes it longer, HF_FULL=1 takes the full times.
+// Producers, workers and an administrator on three nodes of one database, while the database and the nodes are killed and
+// frozen; then every promise (C1 to C10 of docs/durability.md) is checked with the replies that the clients got.
+// HF_SEED=n repeats a plan, HF_FAULTS=n makes it longer, HF_FULL=1 uses the default times.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -19,14 +19,14 @@ test(`${faults} faults under load, seed ${seed}`, async (t) => {
   const store = { kill: killDatabase, start: startDatabase, freeze: freezeDatabase, thaw: thawDatabase, endLead };
   const first = ['storeKilled', 'storeFrozen', 'nodeKilled', 'leaderKilled', 'leaderFrozen', 'leaseTaken'];
   const nodes = await faultsUnderLoad(t, { url: url('load'), store, count: 3, faults, first });
-  // The tables by themselves: what SQL says of what the API said.
+  // The tables must agree with the API.
   assert.equal(sql("SELECT count(*) FROM (SELECT queue, unique_key FROM load.job WHERE holds_key GROUP BY 1, 2 HAVING count(*) > 1) x"), '0');
   assert.equal(sql('SELECT count(*) FROM load.job WHERE state = 3'), '0');
   for (const node of nodes) await node.stop();
 });
 
-test('HF-1 a database that crashes forgets nothing that was confirmed, at the edge of the sync', async (t) => {
-  // Everything is killed right behind an answer, again and again: what is not on the disk by then is lost.
+test('HF-1 a database that crashes right after a sync loses nothing that was confirmed', async (t) => {
+  // The database is killed right after a reply, again and again: data that are not on the disk by then are lost.
   const [node] = await startNodes(t, url('edge'), 1);
   const confirmed = new Map();
   const rounds = countOf('HF_EDGES', 3);
@@ -55,7 +55,7 @@ test('HF-1 a database that crashes forgets nothing that was confirmed, at the ed
   await node.stop();
 });
 
-test('a node that was killed leaves what its connections held to others', async (t) => {
+test('the jobs that connections of a killed node held become ready on the others', async (t) => {
   const nodes = await startNodes(t, url('bound'), 2);
   await leaderOf(nodes);
   const [one, two] = nodes;
@@ -69,7 +69,7 @@ test('a node that was killed leaves what its connections held to others', async 
     return json.jobs?.length ? json.jobs : null;
   }, 4 * (times.silent + times.ttl) + 10_000);
   assert.equal(job.attempt, 1);
-  // What it tells is as of its last sign of life.
+  // Its entry shows the state at its last heartbeat.
   await until('it says so', async () => (await two.cluster()).nodes.find((node) => node.node === 1)?.silent);
   assert.equal(await two.metric('holdfast_cluster_nodes'), 1);
   await two.stop();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-18: nothing that a PostgreSQL server answers can crash a node, stop it or use up its memory. A proxy in front of the
-// real server changes values, rows and messages; another server says random bytes. HF_SEED repeats a round, HF_LIES is
+// HF-18: no reply of a PostgreSQL server can crash a node, stop it or use up its memory. A proxy in front of the
+// real server changes values, rows and messages; another server sends random bytes. HF_SEED repeats a round, HF_LIES is
 // how many there are.
 import net from 'node:net';
 import path from 'node:path';
@@ -23,13 +23,13 @@ async function hostile(t, seed, more) {
 }
 
 for (let seed = first; seed < first + rounds; seed++)
-  test(`HF-18 a PostgreSQL server that lies, seed ${seed}`, async (t) => {
+  test(`HF-18 a PostgreSQL server with invalid replies, seed ${seed}`, async (t) => {
     const structure = seed % 3 === 0 ? 1 : 0.02;
     const proxy = await hostile(t, seed, { structure });
     await liedTo({ proxy, url: urlAt(proxy.port, `hostile_${seed}`), seed, rate: [0.02, 0.1, 0.3][seed % 3], actions });
   });
 
-test('HF-18 a PostgreSQL server that lies while the node starts', async (t) => {
+test('HF-18 a PostgreSQL server with invalid replies while the node starts', async (t) => {
   for (let seed = first; seed < first + rounds; seed++) {
     const proxy = await hostile(t, seed, { structure: 0.3, first: 0 });
     proxy.set(0.2);
@@ -37,7 +37,7 @@ test('HF-18 a PostgreSQL server that lies while the node starts', async (t) => {
   }
 });
 
-test('HF-18 a PostgreSQL server that says random bytes', async (t) => {
+test('HF-18 a PostgreSQL server that sends random bytes', async (t) => {
   for (let seed = first; seed < first + rounds; seed++) {
     const random = new Random(seed);
     let said = 0; // to how many connections

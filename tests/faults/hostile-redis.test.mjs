@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-18: nothing that a Redis server answers can crash a node, stop it or use up its memory. A proxy in front of the
-// real server changes numbers, texts, lists and the protocol; another server says random bytes. HF_SEED repeats a round,
+// HF-18: no reply of a Redis server can crash a node, stop it or use up its memory. A proxy in front of the
+// real server changes numbers, texts, lists and the protocol; another server sends random bytes. HF_SEED repeats a round,
 // HF_LIES is how many there are.
 import net from 'node:net';
 import { test } from 'node:test';
@@ -21,12 +21,12 @@ async function hostile(t, seed, more) {
 }
 
 for (let seed = first; seed < first + rounds; seed++)
-  test(`HF-18 a Redis server that lies, seed ${seed}`, async (t) => {
+  test(`HF-18 a Redis server with invalid replies, seed ${seed}`, async (t) => {
     const proxy = await hostile(t, seed, { structure: seed % 3 === 0 ? 1 : 0.02 });
     await liedTo({ proxy, url: url(`hostile${seed}`, proxy.port), seed, rate: [0.02, 0.05, 0.2][seed % 3], actions });
   });
 
-test('HF-18 a Redis server that lies while the node starts', async (t) => {
+test('HF-18 a Redis server with invalid replies while the node starts', async (t) => {
   for (let seed = first; seed < first + rounds; seed++) {
     const proxy = await hostile(t, seed, { structure: 0.3, first: 0 });
     proxy.set(0.2);
@@ -34,7 +34,7 @@ test('HF-18 a Redis server that lies while the node starts', async (t) => {
   }
 });
 
-test('HF-18 a Redis server that says random bytes', async (t) => {
+test('HF-18 a Redis server that sends random bytes', async (t) => {
   for (let seed = first; seed < first + rounds; seed++) {
     const random = new Random(seed);
     let said = 0; // to how many connections

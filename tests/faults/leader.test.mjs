@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TF-3: one node leads, by a lease with an epoch. One that was stopped and overtaken does nothing when it
-// goes on; another leads within twice the lease. TF-4: what becomes due is made ready once, whoever leads.
+// TF-3: one node leads, by a lease with an epoch. A leader that was stopped and replaced does nothing when it continues;
+// another node leads within twice the lease. TF-4: each due job becomes ready once, whichever node leads.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -19,25 +19,25 @@ const storeIn = (schema) => ({
   jobs: () => sql(`SELECT seq, state, crashes, token_epoch, token_counter FROM ${schema}.job ORDER BY seq`),
 });
 
-test('TF-3 a leader that is stopped is overtaken, and does nothing when it goes on', async (t) => {
-  // It finds another epoch; or, stopped in the middle of a transaction, that the database has ended its connection.
+test('TF-3 a leader that is stopped is replaced, and does nothing when it continues', async (t) => {
+  // It finds another epoch; or, if it was stopped in a transaction, that the database has ended its connection.
   const { old, other } = await stoppedLeader(t, storeIn('frozen'));
   for (const node of [old, other]) await node.stop();
 });
 
-test('TF-3 a leader that does not know yet that it was overtaken finds another epoch and changes nothing', async (t) => {
-  // Signs of life are far apart, so that it is the work of the leader that meets the epoch first.
+test('TF-3 a leader that does not know yet that it was replaced finds another epoch and changes nothing', async (t) => {
+  // Heartbeats are rare, so that the work of the leader meets the epoch first.
   const far = { env: { HOLDFAST_CLUSTER_LEADER_TTL_MS: '60s', HOLDFAST_CLUSTER_SILENT_MS: '60s' } };
   const [node] = await startNodes(t, schemaOf('fenced'), 1, far);
   await leaderOf([node]);
   sql('UPDATE fenced.leader SET epoch = epoch + 1, holder = -1');
   await node.api.post('/v1/queues/q/jobs', { payload: 1, delay_ms: 50 });
   await until('it finds that another leads', async () => (await node.metric('holdfast_leader_overtaken_total')) === 1);
-  await pause(500); // the job is due since long
+  await pause(500); // the job has been due for a long time
   assert.equal(sql('SELECT state FROM fenced.job'), '1');
   assert.equal((await node.api.post('/v1/queues/q/claim', {})).json.jobs.length, 0);
   await node.stop();
-  // The next one waits for the end of that lease, and no longer.
+  // The next node waits until the end of that lease, and no longer.
   sql('UPDATE fenced.leader SET until = 0');
   const next = await new Node(schemaOf('fenced'), 2).start();
   t.after(() => (next.server.exit ? null : next.kill()));
@@ -46,7 +46,7 @@ test('TF-3 a leader that does not know yet that it was overtaken finds another e
   await next.stop();
 });
 
-test('TF-3 a node whose clock is wrong neither takes the lead nor looks dead', async (t) => {
+test('TF-3 a node with a wrong clock neither becomes the leader nor looks dead', async (t) => {
   const [node] = await startNodes(t, schemaOf('clocks'), 1);
   await leaderOf([node]);
   const epoch = epochOf('clocks');
@@ -70,7 +70,7 @@ test('TF-3 a node whose clock is wrong neither takes the lead nor looks dead', a
 });
 
 for (const restless of [false, true])
-  test(`TF-4 TF-8 several nodes make each delayed job ready once, ${restless ? 'while the lead changes all the time' : 'one of them leading'}`, async (t) => {
+  test(`TF-4 TF-8 several nodes make each delayed job ready once, ${restless ? 'while the leader changes all the time' : 'while one of them leads'}`, async (t) => {
     const schema = restless ? 'restless' : 'due';
     await dueOnce(t, storeIn(schema), { restless });
     assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE state = 4 AND failures + crashes = 0`), '600');

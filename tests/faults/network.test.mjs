@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-2: a connection to the database that breaks at the worst moment, stalls, or is refused. What is not
-// known to be done is answered 504, what surely is not 503, in bounded time; a repeat under its key is done once.
+// HF-2: a connection to the database that breaks at the worst moment, stalls, or is refused. A request that may have been
+// done gets 504, one that certainly was not gets 503, in bounded time; a repetition with its key is done once.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
@@ -33,7 +33,7 @@ const places = {
   'the answer that it is on the disk is swallowed': () => ({ known: 'n.syncs + 1' }),
 };
 
-test('HF-2 a connection that is cut between request and answer', async (t) => {
+test('HF-2 a connection that is closed between request and reply', async (t) => {
   const { proxy, node, ready } = await nodeBehindProxy(t, 'cuts');
   for (const [i, [what, place]] of Object.entries(places).entries()) {
     const key = `key-${i}`;
@@ -51,7 +51,7 @@ test('HF-2 a connection that is cut between request and answer', async (t) => {
     assert.equal((await send(node, key)).json.id, repeat.json.id);
     assert.equal(sql(`SELECT count(*) FROM cuts.job WHERE payload = '"payload ${key}"'`), '1', what);
   }
-  // A claim whose answer was lost is given back, uncounted, long before the lease ends.
+  // A claim whose reply was lost is released, uncounted, long before the lease ends.
   await node.api.post('/v1/queues/claimed/jobs', { payload: 'mine' });
   const cut = proxy.cut({ marker: 'claimer' });
   const lost = await node.api.post('/v1/queues/claimed/claim', { worker: 'claimer', lease_ms: 600_000 });
@@ -65,7 +65,7 @@ test('HF-2 a connection that is cut between request and answer', async (t) => {
   await node.stop();
 });
 
-test('HF-2 a database that stalls, or refuses: bounded answers, and it goes on by itself', async (t) => {
+test('HF-2 a database that stalls or refuses connections: replies come in bounded time, and the node recovers', async (t) => {
   const { proxy, node, ready } = await nodeBehindProxy(t, 'stalls');
   for (const mode of ['stall', 'refuse']) {
     proxy.set(mode);
@@ -74,7 +74,7 @@ test('HF-2 a database that stalls, or refuses: bounded answers, and it goes on b
     const took = Date.now() - began;
     assert.ok([503, 504].includes(answer.status), `${mode}: ${answer.status}`);
     assert.match(answer.json.detail, /the database cannot be reached/);
-    // Twice looked at, and a loaded machine.
+    // The node may try twice, and the machine may be busy.
     assert.ok(took < times.answer + 20_000, `${mode}: answered after ${took} ms`);
     const view = await until('it says so', async () => {
       const seen = await node.cluster();
@@ -87,7 +87,7 @@ test('HF-2 a database that stalls, or refuses: bounded answers, and it goes on b
     assert.equal((await node.api.get('/healthz')).status, 200);
     assert.equal(await node.metric('holdfast_backend_up'), 0);
     assert.equal(await node.metric('holdfast_leader'), 0);
-    // Nobody waits while it is known to be away.
+    // Requests do not wait while the database is known to be unavailable.
     assert.equal((await send(node, mode)).status, 503);
     proxy.set('pass');
     await ready();
@@ -102,7 +102,7 @@ test('HF-2 a database that stalls, or refuses: bounded answers, and it goes on b
   await node.stop();
 });
 
-test('HF-2 a server can be stopped while the database is away', async (t) => {
+test('HF-2 a server can be stopped while the database is unavailable', async (t) => {
   const { proxy, node } = await nodeBehindProxy(t, 'stops');
   proxy.set('stall');
   const open = send(node, 'last').then((answer) => answer.status);
@@ -112,7 +112,7 @@ test('HF-2 a server can be stopped while the database is away', async (t) => {
   node.api.close();
 });
 
-test('HF-2 a network that swallows every packet', { skip: noNamespaces() }, async (t) => {
+test('HF-2 a network that drops every packet', { skip: noNamespaces() }, async (t) => {
   const urlOf = (at) => `postgres://holdfast@${at}/postgres?schema=netns`;
   await darkNetwork(t, { socket: unixSocket, urlOf, send });
   assert.equal(sql('SELECT count(*) FROM netns.job WHERE payload = \'"payload dark"\''), '1');

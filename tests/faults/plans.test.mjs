@@ -24,7 +24,7 @@ before(() => {
 /** All nodes of a plan. */
 const flat = (plan) => [plan, ...(plan.Plans ?? []).flatMap(flat)];
 
-/** The plans that were logged since so many characters: [{text, nodes, blocks}]. */
+/** The plans that were logged after this position: [{text, nodes, blocks}]. */
 function plansSince(length) {
   return [...log().slice(length).matchAll(/ plan:\n((?:\t.*\n)+)/g)].map(([, json]) => {
     const { 'Query Text': text, Plan: plan } = JSON.parse(json.replaceAll(/^\t/gm, ''));
@@ -39,7 +39,7 @@ const fill = (queue, state, columns) => {
   sql(`INSERT INTO plans.job (${names.join(',')}) SELECT ${values.join(',')} FROM plans.job j JOIN plans.queues q ON q.number = j.queue, generate_series(1, ${rows}) WHERE q.name = '${queue}' AND j.seq = (SELECT min(seq) FROM plans.job WHERE queue = q.number)`);
 };
 
-test(`TF-1 the plans of what is asked all the time, with three times ${rows} jobs`, async (t) => {
+test(`TF-1 the plans of frequent statements, with three times ${rows} jobs`, async (t) => {
   const [node] = await startNodes(t, url('plans'), 1);
   await leaderOf([node]);
   const post = async (where, body, wanted = 200) => {
@@ -56,13 +56,13 @@ test(`TF-1 the plans of what is asked all the time, with three times ${rows} job
   const before = log().length;
   await post('/v1/queues/delayed/jobs', { payload: 'now' }, 201);
   for (const queue of ['delayed', 'ready']) {
-    const { jobs } = await post(`/v1/queues/${queue}/claim`, { count: 3, lease_ms: 3000 });
+    const { jobs } = await post(`/v1/queues/${queue}/claim`, { count: 3, lease_ms: 6000 });
     assert.equal(jobs.length, queue === 'delayed' ? 1 : 3);
     await post(`/v1/jobs/${jobs[0].id}/ack`, { token: jobs[0].token });
   }
   const { id } = await post('/v1/queues/delayed/jobs', { payload: 'soon', delay_ms: 300, unique: 'one' }, 201);
   const { jobs } = await post('/v1/queues/delayed/claim', { wait_ms: 20_000 });
-  assert.equal(jobs[0].id, id, 'the one that became due');
+  assert.equal(jobs[0].id, id, 'the job that became due');
   await post(`/v1/jobs/${id}/fail`, { token: jobs[0].token });
   // Two of the ready ones are held: their leases end.
   await until('leases have ended', () => sql('SELECT count(*) FROM plans.job WHERE crashes > 0 -- ours') === '2');

@@ -12,7 +12,7 @@ import { leaderOf, startNodes } from './lib/cluster.mjs';
 import { socket, sql } from './lib/postgres.mjs';
 
 const directory = mkdtempSync(path.join(socket, 'pooler-'));
-const port = 6432; // of a Unix socket in a directory of its own
+const port = 6432; // of a Unix socket in its own directory
 const backend = `postgres://holdfast@/postgres?host=${encodeURIComponent(directory)}&port=${port}&schema=pooled&pooler=yes`;
 let pooler;
 
@@ -38,7 +38,7 @@ after(async () => {
 });
 
 test('two nodes behind a pooler: enqueue, claim, ack, delay, leases that end, unique keys', async (t) => {
-  const nodes = await startNodes(t, backend, 2, { env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '60s' } }); // however slow the machine
+  const nodes = await startNodes(t, backend, 2, { env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '60s' } }); // also on a slow machine
   await leaderOf(nodes);
   const [one, two] = nodes.map((node) => node.api);
   const made = await one.post('/v1/queues/q/jobs', Array.from({ length: 200 }, (_, i) => ({ payload: i })));
@@ -60,7 +60,7 @@ test('two nodes behind a pooler: enqueue, claim, ack, delay, leases that end, un
   assert.equal(got.size, 200);
   assert.equal(sql('SELECT count(*) FROM pooled.job WHERE state = 4'), '200');
 
-  // A job of another node, and one that becomes due, are noticed without anybody telling.
+  // A job of another node, and one that becomes due, are noticed without a notification.
   for (const delay of [0, 300]) {
     const waiting = two.post('/v1/queues/late/claim', { wait_ms: 30_000 });
     const { json } = await one.post('/v1/queues/late/jobs', { payload: delay, delay_ms: delay });
@@ -75,16 +75,16 @@ test('two nodes behind a pooler: enqueue, claim, ack, delay, leases that end, un
   assert.equal(answers.filter((a) => a.status === 201).length, 1);
   const { backend: health } = (await one.get('/v1/cluster')).json;
   assert.deepEqual([health.up, health.connections, health.connections_wanted], [true, 3, 3]);
-  // Nothing was left in a session that belongs to nobody.
+  // Nothing was left in a session of the pooler.
   const probe = new Client((await startNodes(t, backend, 1))[0].server);
   assert.equal((await probe.get('/v1/queues/q')).json.counts.done, 200);
   probe.close();
 });
 
-test('what a transaction may take holds behind a pooler, too', async (t) => {
+test('the limits of a transaction also hold behind a pooler', async (t) => {
   const [node] = await startNodes(t, backend, 1);
   await leaderOf([node]);
-  // Somebody else holds the queue: the unit is given up in bounded time, and nothing is left locked.
+  // Another session holds the queue: the unit is given up in bounded time, and nothing stays locked.
   await node.api.put('/v1/queues/held', {});
   const holder = spawn('psql', ['-qAt', '-h', socket, '-U', 'holdfast', '-d', 'postgres'], { stdio: ['pipe', 'pipe', 'inherit'] });
   t.after(() => holder.kill('SIGKILL'));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-2: connections to Redis that break at the worst moment. TF-3, TF-4: leaders that are stopped, and overtaken.
-// What is repeated is done once; who leads no more does nothing. HF_FULL=1 takes the full times.
+// HF-2: connections to Redis that break at the worst moment. TF-3, TF-4: leaders that are stopped and replaced. A repeated
+// request is done once; a node that no longer leads does nothing. HF_FULL=1 uses the default times.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -11,9 +11,9 @@ import { darkNetwork, noNamespaces } from './lib/namespaces.mjs';
 import { Proxy } from './lib/proxy.mjs';
 import { checkIndexes, redis, socket, storeAt, url } from './lib/redis.mjs';
 
-// ---- connections that are cut ----
+// ---- connections that are closed ----
 
-/** A node behind a proxy, and one beside it if the store is to be shared. */
+/** A node behind a proxy, and a second one if the store is to be shared. */
 async function behindProxy(t, prefix, { beside = 0, env } = {}) {
   const proxy = await new Proxy({ path: socket }).listen();
   const node = new Node(url(prefix, proxy.port), 1, { env });
@@ -27,8 +27,8 @@ async function behindProxy(t, prefix, { beside = 0, env } = {}) {
   return { proxy, node, other: others[0] };
 }
 
-/** The request is cut at each place and repeated, until it is known to be done. A place: what it has in it, and whether
- * the request is swallowed, or its answer. */
+/** The connection of the request is closed at each place, and the request is repeated until it is known to be done. A place:
+ * the text that it contains, and whether the request or its reply is dropped. */
 async function insist(proxy, places, ask) {
   for (const place of places) {
     let done = false;
@@ -47,17 +47,17 @@ async function insist(proxy, places, ask) {
 }
 
 for (const beside of [0, 1])
-  test(`HF-2 connections that are cut between request and answer, ${beside ? 'beside another node' : 'alone'}`, async (t) => {
+  test(`HF-2 connections that are closed between request and reply, ${beside ? 'beside another node' : 'alone'}`, async (t) => {
     const prefix = `cuts${beside}`;
     const { proxy, node, other } = await behindProxy(t, prefix, { beside });
-    // Neither the store nor its answer comes through, then the store alone; then what the repeat has to read.
+    // Neither the write nor its reply passes, then only the write does; then the read of the repetition.
     const places = (marker) => [{ marker, before: true }, { marker }, { marker: 'some-queue' }];
     const enqueue = () => node.api.post('/v1/queues/some-queue/jobs', { payload: 'the payload', unique: 'u' }, { headers: { 'idempotency-key': 'k' } });
     const made = await insist(proxy, places('the payload'), enqueue);
-    assert.equal(made.status, 200, 'it was stored before, though nobody heard of it');
+    assert.equal(made.status, 200, 'it had been stored, although its reply was lost');
     assert.equal(redis('HLEN', `${prefix}:row`), 1);
 
-    // Nobody has the token of a claim whose answer is lost: it is given back, uncounted, long before its lease ends.
+    // No client has the token of a claim whose reply is lost: it is released, uncounted, long before its lease ends.
     const claim = () => node.api.post('/v1/queues/some-queue/claim', { worker: 'the claimer', lease_ms: 600_000, wait_ms: 5000 });
     const claimed = await insist(proxy, places('the claimer'), claim);
     const [job] = claimed.json.jobs;
@@ -75,8 +75,8 @@ for (const beside of [0, 1])
     for (const one of [node, other]) await one?.stop();
   });
 
-test('HF-2 jobs that a lost connection was about to take go back with the next sign of life', async (t) => {
-  // Nothing else brings them back for long: the node that had them asks for nothing more.
+test('HF-2 jobs that a lost connection was about to claim are released with the next heartbeat', async (t) => {
+  // Nothing else would release them soon: the node that held them sends no more requests.
   const { proxy, node, other } = await behindProxy(t, 'held', { beside: 1, env: { HOLDFAST_CLUSTER_SILENT_MS: '10m' } });
   await other.api.post('/v1/queues/some-queue/jobs', { payload: 1 });
   const cut = proxy.cut({ marker: 'some-queue' });
@@ -91,10 +91,10 @@ test('HF-2 jobs that a lost connection was about to take go back with the next s
 
 // ---- leaders ----
 
-/** Answers are waited for, however long they take. */
+/** Replies may take long. */
 const patient = { HOLDFAST_TIMEOUTS_BACKEND_MS: '60s' };
 
-test('TF-3 a leader that is stopped is overtaken, finds another epoch when it goes on, and does nothing', async (t) => {
+test('TF-3 a leader that is stopped is replaced, finds another epoch when it continues, and does nothing', async (t) => {
   const { old, other } = await stoppedLeader(t, storeAt('frozen'), { env: patient });
   await logged(old.server, /leader_lost .*what this one was about to do as the leader was not done/);
   assert.equal(await old.metric('holdfast_leader_overtaken_total'), 1);
@@ -102,12 +102,12 @@ test('TF-3 a leader that is stopped is overtaken, finds another epoch when it go
   for (const node of [old, other]) await node.stop();
 });
 
-test('TF-3 what a leader was about to write when it was overtaken is refused by its epoch', async (t) => {
-  // Only what asks for what is due names this number.
+test('TF-3 a write of a leader that was replaced is refused because of its epoch', async (t) => {
+  // Only the query for due jobs contains this number.
   const marker = '612345';
   const { proxy, node } = await behindProxy(t, 'fenced', { env: { ...patient, HOLDFAST_CLUSTER_SILENT_MS: `${marker}ms` } });
   await leaderOf([node]);
-  // It has read that a job is due, and is held there. Where it has read too early, it is let go.
+  // The leader has read that a job is due, and is held there. If it has read too early, it is released.
   let job, release;
   await until('it has read that a job is due', async () => {
     job = (await node.api.post('/v1/queues/q/jobs', { payload: 1, delay_ms: 100 })).json;
@@ -120,8 +120,8 @@ test('TF-3 what a leader was about to write when it was overtaken is refused by 
   });
   const next = await new Node(url('fenced'), 2).start();
   t.after(() => (next.server.exit ? null : next.kill()));
-  await until('the other leads', async () => (await next.cluster()).leader?.self, 10 * times.ttl);
-  await until('the job is ready', async () => (await next.api.get(`/v1/jobs/${job.id}`)).json.state === 'ready', 10 * times.ttl);
+  await until('the other node leads', async () => (await next.cluster()).leader?.self);
+  await until('the job is ready', async () => (await next.api.get(`/v1/jobs/${job.id}`)).json.state === 'ready');
   const { json } = await next.api.post('/v1/queues/q/claim', { count: 100, lease_ms: 600_000 });
   const claimed = json.jobs.find(({ id }) => id === job.id);
   assert.equal(claimed?.attempt, 1);
@@ -134,9 +134,9 @@ test('TF-3 what a leader was about to write when it was overtaken is refused by 
   for (const one of [node, next]) await one.stop();
 });
 
-test('TF-4 TF-8 several nodes make each delayed job ready once, while the lead changes all the time', (t) => dueOnce(t, storeAt('restless'), { restless: true, total: 300 }));
+test('TF-4 TF-8 several nodes make each delayed job ready once, while the leader changes all the time', (t) => dueOnce(t, storeAt('restless'), { restless: true, total: 300 }));
 
-test('HF-2 a server can be stopped while Redis is away, and when its goodbye is lost', async (t) => {
+test('HF-2 a server can be stopped while Redis is unavailable, and when its leave message is lost', async (t) => {
   for (const [mode, busy] of [['stall', true], ['stall', false], ['refuse', false]]) {
     const { proxy, node } = await behindProxy(t, `stops-${mode}-${busy}`);
     proxy.set(mode);
@@ -151,7 +151,7 @@ test('HF-2 a server can be stopped while Redis is away, and when its goodbye is 
   }
 });
 
-test('HF-2 a network that swallows every packet', { skip: noNamespaces() }, async (t) => {
+test('HF-2 a network that drops every packet', { skip: noNamespaces() }, async (t) => {
   const send = (node, key) => node.api.post('/v1/queues/q/jobs', { payload: key }, { headers: { 'idempotency-key': key } });
   await darkNetwork(t, { socket, urlOf: (at) => url('netns', at), send });
   assert.equal(redis('HLEN', 'netns:row'), 2);

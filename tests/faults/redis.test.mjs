@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Producers, workers and an administrator on two and on three nodes of one Redis server that keeps what it is given
-// (appendfsync always), while it is killed and frozen and so are nodes; then every promise (C1 to C10 of
-// docs/durability.md) is checked over what the clients saw. HF_SEED=n repeats a plan, HF_FAULTS=n makes it longer,
-// HF_FULL=1 takes the full times.
+// Producers, workers and an administrator on two and on three nodes of one Redis server that syncs every write
+// (appendfsync always), while Redis and the nodes are killed and frozen; then every promise (C1 to C10 of
+// docs/durability.md) is checked with the replies that the clients got. HF_SEED=n repeats a plan, HF_FAULTS=n makes it
+// longer, HF_FULL=1 uses the default times.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-1: a success is on the disk. The database commits what a node works out without waiting for it, and answers wait
-// for a sync on another connection; here the database crashes in between, in the orders that are hardest.
+// HF-1: a confirmed job is on the disk. Commits of a node do not wait for the disk; replies wait for a sync on another
+// connection. Here the database crashes in between, in the most difficult orders.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { before, test } from 'node:test';
@@ -27,13 +27,13 @@ async function proxied(t, schema) {
   return [proxy, `postgres://holdfast@127.0.0.1:${proxy.port}/postgres?schema=${schema}`];
 }
 
-// What nobody waits for stays in memory: a crash forgets it for certain.
+// Commits without a sync stay in memory: a crash certainly loses them.
 before(() => {
   sql("ALTER SYSTEM SET wal_writer_delay = '10s'");
   sql('SELECT pg_reload_conf()');
 });
 
-test('HF-1 a sync after a crash says nothing of a commit before it', async (t) => {
+test('HF-1 a sync after a crash does not confirm a commit before it', async (t) => {
   const [proxy, backend] = await proxied(t, 'older');
   const node = await started(t, backend, 1);
   const held = proxy.cut({ marker: 'payload lost', hold: true });
@@ -42,7 +42,7 @@ test('HF-1 a sync after a crash says nothing of a commit before it', async (t) =
   assert.equal(jobs('older'), 2);
   await killDatabase();
   startDatabase();
-  assert.equal(jobs('older'), 1, 'the crash has forgotten it');
+  assert.equal(jobs('older'), 1, 'the crash has lost it');
   await until('all but the one that waits are connected again', async () => (await node.cluster()).backend.connections === 4);
   release();
   assert.equal((await answer).status, 504);
@@ -55,11 +55,11 @@ test('HF-1 a sync after a crash says nothing of a commit before it', async (t) =
   await node.stop();
 });
 
-test('HF-2 a repeat at another node is no promise before the disk has it', async (t) => {
+test('HF-2 a repetition on another node is confirmed only when the job is on the disk', async (t) => {
   const [proxy, backend] = await proxied(t, 'other');
   const one = await started(t, backend, 1);
   const two = await started(t, url('other'), 2);
-  // The first node never hears that its job is on the disk, since it never gets to ask.
+  // The first node never learns that its job is on the disk, since its sync never starts.
   const asked = proxy.cut({ known: 'n.syncs + 1', before: true });
   const first = send(one, 'twice');
   await asked;
@@ -69,7 +69,7 @@ test('HF-2 a repeat at another node is no promise before the disk has it', async
   await killDatabase();
   assert.equal(repeat.status, 200);
   startDatabase();
-  assert.equal(sql(`SELECT count(*) FROM other.job WHERE payload = '"payload twice"'`), '1', 'it was confirmed, and is there');
+  assert.equal(sql(`SELECT count(*) FROM other.job WHERE payload = '"payload twice"'`), '1', 'it was confirmed, and exists');
   for (const node of [one, two]) {
     await until('it serves', async () => (await node.api.get('/readyz')).status === 200);
     await node.stop();

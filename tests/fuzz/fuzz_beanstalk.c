@@ -43,8 +43,8 @@ static void mix_number(struct outcome *o, uint64_t n)
 
 static int command_text(const struct bs_command *c, char *out, size_t room)
 {
-    const char *name = bs_word_name(c->word);
-    switch ((int)c->word) {
+    const char *name = bs_verb_name(c->verb);
+    switch ((int)c->verb) {
     case BS_PUT:
         return snprintf(out, room, "%s %u %u %u %zu\r\n%.*s", name, c->priority, c->delay_s,
                         c->ttr_s, c->body.len, 0, "");
@@ -83,12 +83,12 @@ static void again_holds(const struct bs_command *c)
     size_t used;
     int len = command_text(c, text, sizeof text);
     CHECK(len > 0 && (size_t)len + c->body.len + 2 < sizeof text);
-    if (c->word == BS_PUT && c->body.len)
+    if (c->verb == BS_PUT && c->body.len)
         memcpy(text + len, c->body.at, c->body.len);
-    size_t all = (size_t)len + (c->word == BS_PUT ? c->body.len : 0);
+    size_t all = (size_t)len + (c->verb == BS_PUT ? c->body.len : 0);
     memcpy(text + all, "\r\n", 2);
     CHECK(bs_parse(&p, span_of(text, all + 2), &used, &again) == BS_COMMAND && used == all + 2);
-    CHECK(again.word == c->word && again.id == c->id && again.priority == c->priority &&
+    CHECK(again.verb == c->verb && again.id == c->id && again.priority == c->priority &&
           again.delay_s == c->delay_s && again.ttr_s == c->ttr_s && again.count == c->count &&
           again.timeout_s == c->timeout_s && span_equal(again.tube, c->tube) &&
           span_equal(again.body, c->body));
@@ -100,9 +100,9 @@ static void note(struct outcome *o, enum bs_result r, const struct bs_command *c
     mix_number(o, (uint64_t)r);
     if (r != BS_COMMAND)
         return;
-    CHECK(c->word < BS_WORD_COUNT && c->body.len <= BODY_MAX);
+    CHECK(c->verb < BS_VERB_COUNT && c->body.len <= BODY_MAX);
     CHECK(c->tube.len == 0 || bs_tube_valid(c->tube));
-    mix_number(o, c->word);
+    mix_number(o, c->verb);
     mix_number(o, c->id);
     mix_number(o, c->priority);
     mix_number(o, c->delay_s);

@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What a record carries in an encoding of its own. */
+/* The parts of a record that have their own encoding. */
 static void inner_check(const struct record *r, struct buf *scratch)
 {
     buf_clear(scratch);

@@ -7,7 +7,7 @@
 static struct job_ref any_job(struct world *w)
 {
     if (w->seq_count == 0 || chance(w, 2))
-        return (struct job_ref){(uint64_t)between(w, 1000000, 2000000), 0}; /* there is none */
+        return (struct job_ref){(uint64_t)between(w, 1000000, 2000000), 0}; /* no such job */
     int64_t newest = (int64_t)w->seq_count - 1;
     int64_t i =
         chance(w, 60) ? between(w, newest > 20 ? newest - 20 : 0, newest) : between(w, 0, newest);

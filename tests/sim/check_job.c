@@ -132,7 +132,7 @@ static void check_capacity(struct checker *c, uint32_t queue, bool refused)
         perhaps += (k->can & STATES_LIVE) != 0;
         surely += (k->can & ~STATES_LIVE) == 0;
     }
-    for (size_t i = 0; refused && i < c->at; i++) { /* jobs nobody was told of */
+    for (size_t i = 0; refused && i < c->at; i++) { /* jobs that no reply named */
         const struct hist_entry *e = &c->h->entries[i];
         perhaps += e->kind == HIST_OP && e->op.kind == OP_ENQUEUE && !e->replied;
     }
@@ -413,14 +413,14 @@ static void view_lease(struct checker *c, struct know *k, const struct hist_job 
 {
     bool known = token_equal(j->token, k->lease.token);
     if (!known && !k->hidden)
-        blame(c, CHECK_C5, k->seq, "job %llu runs under a token nobody was given",
+        blame(c, CHECK_C5, k->seq, "job %llu runs under a token that no reply gave",
               (unsigned long long)k->seq);
     if (!known)
         k->lease = (struct know_lease){.token = j->token,
                                        .lease_ms = j->lease_ms,
                                        .end_min = c->e->mono,
                                        .bound = (j->job.flags & JOB_BOUND) != 0,
-                                       .nobody = true,
+                                       .unheld = true,
                                        .cancel = j->limits.cancel_at.ms ? CANCEL_SURE : CANCEL_NONE,
                                        .timed = j->limits.timeout_ms != 0,
                                        .limit_min = c->e->mono,

@@ -108,7 +108,7 @@ bool coverage_faults(const struct coverage *c, FILE *out)
     return all;
 }
 
-/* Only when jobs move in from another store, while nobody else is there. */
+/* Only when jobs move in from another store, while no client uses the store. */
 static bool never_written(enum record_kind kind)
 {
     return kind == REC_JOB_ATTEMPT;

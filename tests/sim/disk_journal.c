@@ -58,8 +58,8 @@ void disk_journal_free(struct disk_journal *j)
     free(j);
 }
 
-/* What happened to the segments since the last look. A file that was made and lost counts as if it
- * had been used, so there are at least so many that were used again. */
+/* What happened to the segments since the last check. A file that was created and lost counts as if
+ * it had been used, so there are at least so many that were used again. */
 static void segments_look(struct disk_journal *j, struct disk_journal_note *note)
 {
     struct journal_figures f;

@@ -21,7 +21,7 @@ enum disk_journal_defect {
 
 struct disk_journal {
     struct files_torn *files;
-    struct journal *journal; /* of the living process; NULL = there is none */
+    struct journal *journal; /* of the living process; NULL = no process runs */
     struct journal_config config;
     unsigned defects;
     bool forgiving; /* what was appended for sure may be missing: the history will tell */
@@ -34,7 +34,7 @@ struct disk_journal {
     size_t given;   /* frames of the disk that the store and recovery gave */
     bool failed;    /* an append failed: the journal takes nothing more, the process must die */
     bool waiting;   /* an append found no segment free */
-    unsigned waits; /* so many in a row */
+    unsigned waits; /* this many in a row */
 
     uint32_t segments; /* files at the last look */
     uint64_t made, generation, recycled;
@@ -69,7 +69,7 @@ MUST_CHECK int disk_journal_begin(struct disk *d, struct disk_journal_note *note
 /* Appends the frames being written. -ERR_NO_SPACE: none is being written any more. */
 MUST_CHECK int disk_journal_append(struct disk *d, struct disk_journal_note *note);
 MUST_CHECK int disk_journal_provide(struct disk *d, struct disk_journal_note *note);
-/* One step of the sweeper: tells the journal what is applied, or applies up to so many frames of
+/* One step of the sweeper: tells the journal what is applied, or applies up to this many frames of
  * what it has read, or reads. *idle: there was nothing to do. */
 MUST_CHECK int disk_journal_sweep(struct disk *d, size_t frames, size_t bytes, bool *idle,
                                   struct err_note *note);

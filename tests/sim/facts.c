@@ -243,7 +243,7 @@ static void count_up(uint32_t *count)
 
 static void drift_lease(struct checker *c, struct know *k)
 {
-    if ((k->can & CAN(STATE_RUNNING)) && (k->hidden || k->lease.nobody))
+    if ((k->can & CAN(STATE_RUNNING)) && (k->hidden || k->lease.unheld))
         k->can |= cancel_states(k, CAN(STATE_READY));
     bool over = k->hidden || c->e->mono >= k->lease.end_min;
     if (!(k->can & CAN(STATE_RUNNING)) || !over)

@@ -3,7 +3,7 @@
  * let jobs die that leave their payload at a key, fire schedules, trigger and work off jobs that
  * hold items, and deliver the notices of the deaths.
  *
- * They have queues of their own, whose jobs nobody else touches and nothing prunes, so that the
+ * They have their own queues, whose jobs no other client touches and nothing prunes, so that the
  * last reads show all that ever was there; keeps.h checks what they saw. */
 #pragma once
 

@@ -28,7 +28,7 @@ void keeper_taken(struct world *w, size_t entry, uint32_t client)
         unsigned roll = (unsigned)between(w, 0, 99);
         w->keeper.notice = n.number;
         if (roll >= 80)
-            continue; /* nobody says how it ended */
+            continue; /* no report of how it ended */
         struct op_notice_end *op = &call_new(w, client, OP_NOTICE_END, 2, &number)->op.notice_end;
         *op = (struct op_notice_end){.number = n.number,
                                      .tries = n.tries,

@@ -57,7 +57,7 @@ static void find_end(struct keeps *k)
 static void check_named(struct keeps *k, size_t at, uint64_t seq)
 {
     if (seq && !keeps_job(k, seq))
-        keeps_blame(k, CHECK_C1, seq, at, "job %llu was made, and is not there in the end",
+        keeps_blame(k, CHECK_C1, seq, at, "job %llu was created and does not exist at the end",
                     (unsigned long long)seq);
 }
 
@@ -98,7 +98,7 @@ static void check_drained(struct keeps *k)
 }
 
 /* A bucket that was full gives its tokens at once, and the window one more of each. A start fills
- * it anew. */
+ * it again. */
 static void check_rate(struct keeps *k)
 {
     struct span rated = SPAN_LITERAL("x-rated");

@@ -13,11 +13,11 @@
  *  C12 two jobs for one time of a schedule; an answered times fired out of turn (`now`), which are
  *      firing whose job is missing, or that the         only counted
  *      schedule has forgotten; a wrong count of jobs
- *  C13 an item that is not held while its job lives;    items of jobs that nobody claimed
+ *  C13 an item that is not held while its job lives;    items of jobs that were never claimed
  *      held by two jobs; a token issued twice
  *  C14 a death without a notice, a notice without a     whether a delivery came too late
  *      death, two notices of one death; a notice that
- *      left the outbox though nobody said it may */
+ *      left the outbox though no client removed it */
 #pragma once
 
 #include "sim/checker.h"

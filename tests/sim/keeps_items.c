@@ -61,7 +61,7 @@ static void list_item(struct listings *ls, uint64_t job, const struct keeper_ite
     ls->all[ls->count++] = (struct listing){job, *item, at};
 }
 
-/* The job is handed out, so it lives: nobody else can have got its items meanwhile. */
+/* The job is handed out, so it lives: no other job can have got its items meanwhile. */
 static void check_alone(struct listings *ls, uint64_t job, size_t at)
 {
     for (size_t i = 0; i < ls->count; i++) {

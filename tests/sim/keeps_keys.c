@@ -3,7 +3,7 @@
 #include "sim/keeper.h"
 #include "sim/keeps.h"
 
-/* ---- a key of its own for each commit, and the job that came with it ------------------------- */
+/* ---- the key of each commit, and the job that came with it ------------------------- */
 
 static const struct hist_kv *key_in_the_end(const struct keeps *k, enum keeper_key kind,
                                             uint32_t number)

@@ -60,7 +60,7 @@ static void check_list(struct outbox *b, size_t at)
         const struct known *n = &b->all[i];
         if (!n->may_go && (n->dead_rule || !b->deletes) && !listed(e, n->number))
             keeps_blame(b->k, CHECK_C14, n->job, at,
-                        "notice %llu of job %llu has left the outbox, though nobody said it may",
+                        "notice %llu of job %llu has left the outbox, though no client removed it",
                         (unsigned long long)n->number, (unsigned long long)n->job);
     }
 }

@@ -65,7 +65,7 @@ bool model_requeue_job(struct model *m, struct model_job *j, int64_t delay_ms)
     }
     j->failures = j->crashes = 0;
     j->run_at = delay_ms > 0 ? m->now.wall.ms + delay_ms : 0;
-    j->state = STATE_NONE; /* it begins to wait anew, even if it was scheduled before */
+    j->state = STATE_NONE; /* it begins to wait again, even if it was scheduled before */
     model_enter(m, j, delay_ms > 0 ? STATE_SCHEDULED : STATE_READY, REASON_NONE);
     return true;
 }

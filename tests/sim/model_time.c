@@ -269,7 +269,7 @@ static void boot_limit(const struct model *m, struct model_job *j)
     j->limit = timeout < cancel ? timeout : cancel;
 }
 
-/* A new process: leases begin anew, those bound to a connection are given back uncounted. */
+/* A new process: leases begin again, those bound to a connection are given back uncounted. */
 void model_boot(struct model *m, struct now now)
 {
     m->epoch++;

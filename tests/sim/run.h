@@ -36,6 +36,6 @@ struct run_many {
  * process that dies counts as one, and its seed is named. */
 uint64_t run_seeds(const struct run_many *many, struct coverage *ret);
 
-/* Runs the seed in a process of its own, quietly: the check that failed, CHECK_NONE when none did,
+/* Runs the seed in its own process, quietly: the check that failed, CHECK_NONE when none did,
  * CHECK_DIED when the process died. */
 enum check run_apart(uint64_t seed, const struct run_options *options);

@@ -188,7 +188,7 @@ static void c1_bad(struct scene *s)
 static void c2_good(struct scene *s)
 {
     struct op op = enqueue_op(s, "a");
-    (void)scene_ask(s, &op); /* nobody heard of it, but it is there */
+    (void)scene_ask(s, &op); /* no reply named the job, but it exists */
     claim(s, 1, "a", 0);
 }
 

@@ -49,7 +49,7 @@ static void key_is(struct scene *s, enum keeper_key kind, uint32_t number, bool 
     keeper_says(s, op, (struct reply){.kvs = &v, .kv_count = 1});
 }
 
-/* A commit nobody heard of again, of one key and one job that leaves a key when it dies. */
+/* A commit that had no reply, of one key and one job that leaves a key when it dies. */
 static uint32_t commit_unheard(struct scene *s)
 {
     static struct kv_set set;
@@ -102,7 +102,8 @@ static void c11_bad_alive(struct scene *s)
     committed(s, true, STATE_DONE, true);
 }
 
-/* A time that was fired, with an answer, then seen in so many jobs; the schedule counts `fired`. */
+/* A time that was fired, with an answer, then seen in this many jobs; the schedule counts `fired`.
+ */
 static void fired(struct scene *s, uint32_t jobs, uint64_t counted, int64_t last_at)
 {
     struct op op = {.kind = OP_FIRE};

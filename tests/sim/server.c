@@ -314,7 +314,7 @@ static void memory_works(void)
 #endif
 }
 
-/* The whole batch was refused: whoever sent it hears so. */
+/* The whole batch was refused: its sender is told. */
 static void refuse_all(struct world *w, const struct op *ops, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -323,7 +323,7 @@ static void refuse_all(struct world *w, const struct op *ops, size_t count)
     }
 }
 
-/* True when memory was made to fail. */
+/* True when an allocation failed. */
 static bool submit(struct world *w, const struct op *ops, size_t count)
 {
     struct server *s = &w->server;

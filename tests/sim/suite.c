@@ -52,10 +52,10 @@ static void many_seeds(struct tap *t)
 }
 
 /* Seeds that once raised an alarm, the program's fault or the checker's: job pruned beside jobs
- * nobody had heard of; a body that went from the cache while its reply waited for others, twice; a
- * commit into many queues; an expiry whose key was deleted; items of a job that was an
- * item itself; a last entry kept in place on a full disk after a failed sync; a cancel of a job
- * whose claim had not been answered yet, which ended the lease too late, and too early. */
+ * no client had heard of; a body that went from the cache while its reply waited for others, twice;
+ * a commit into many queues; an expiry whose key was deleted; items of a job that was an item
+ * itself; a last entry kept in place on a full disk after a failed sync; a cancel of a job whose
+ * claim had not been answered yet, which ended the lease too late, and too early. */
 static bool kept_seeds(void)
 {
     static const uint64_t kept[] = {100094234, 40003438, 40003567, 142,   197,

@@ -141,7 +141,7 @@ void world_blame(struct world *w, enum check check, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void schedule(struct world *w, int64_t delay_ms, enum sim_event_kind kind, uint32_t who,
               uint64_t what);
-/* Handles the next event; false when there is none or something is wrong. */
+/* Handles the next event; false when there is no event or something is wrong. */
 bool world_step(struct world *w);
 struct now world_now(const struct world *w); /* simulation's own time and the server's wall clock */
 bool chance(struct world *w, unsigned percent);

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What can be said about the sources without running them, and the proof that the checks can fail.
+# Static checks of the sources, and fixtures that prove that the checks can fail.
 source "$(dirname "$0")/tap.bash"
 
-# A fixture is a small tree and a file `expect`: what the check prints about it, sorted.
-# An empty `expect` is a tree that must pass.
+# A fixture is a small tree with a file `expect`, which contains the sorted output of the check for this tree.
+# If `expect` is empty, the tree must pass.
 fixture_check() {
   local check=$1 fixture=$2 said status=0 expected=0
   said=$("scripts/$check" "$fixture") || status=$?
@@ -31,8 +31,7 @@ for check in layers banned node words; do
 done
 tap_check lint/format bash -c 'set -o pipefail; format_check'
 
-# clang-tidy takes minutes: it works beside the tests, on the processor time they leave;
-# 80-lint-tidy.sh asks how it ended.
+# clang-tidy takes minutes: it runs beside the tests at a low priority; 80-lint-tidy.sh reports its result.
 if tap_wanted lint/tidy; then
   mkdir -p build/tidy
   rm -f build/tidy/aside.*

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The generator that turns SQL and Lua into C strings (cmake/embed.c): what it makes of names, parts and
-# comments, and that it refuses what it does not know.
+# The generator that turns SQL and Lua into C strings (cmake/embed.c): how it treats names, parts and
+# comments, and that it refuses input that it does not know.
 source "$(dirname "$0")/tap.bash"
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# embedded TEXT FILE: prints the texts that come of a file with this content, one a line.
+# embedded TEXT FILE: prints the texts that the generator creates from a file with this content, one per line.
 embedded() {
   printf '%s\n' "$1" >"$dir/$2"
   build/debug/embed id ID texts "$dir/gen.h" "$dir/gen.c" "$dir/$2" || return

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The command line of the real binary: exit status, and what it says where.
+# The command line of the real binary: exit status, and what it prints on which stream.
 source "$(dirname "$0")/tap.bash"
 
 # cli STATUS STREAM PATTERN ARGUMENT…: exits with STATUS, and a line of STREAM (1 or 2) matches.
@@ -65,7 +65,7 @@ cli_check 'serve prints its settings' 0 1 '^node: 7 +# flag$' serve --node 7 --p
 cli_check 'serve prints a file as it is read' 0 1 '^  max_attempts: 3 +# file, line 2$' \
   serve --print-config --config "$work/good.yaml"
 cli_check 'an unknown key names file, line and the nearest' 2 2 \
-  "bad.yaml:2: 'limits.bodybytes' is no setting; did you mean 'limits.body_bytes'\\?" \
+  "bad.yaml:2: 'limits.bodybytes' is not a setting; did you mean 'limits.body_bytes'\\?" \
   serve --config "$work/bad.yaml"
 cli_check 'a missing file of settings' 2 2 'cannot read the configuration .*No such file' \
   serve --config "$work/none.yaml"
@@ -73,7 +73,7 @@ cli_check 'serve with a typing slip' 2 2 "unknown option '--lisen'; did you mean
 cli_check 'serve needs a value' 2 2 '^holdfast: --data needs a value: --data DIR$' serve --data
 HOLDFAST_NODE=9 cli_check 'the environment counts' 0 1 '^node: 9 +# environment$' serve --print-config
 HOLDFAST_NOD=9 cli_check 'an unknown variable' 2 2 "'HOLDFAST_NOD'.*did you mean 'HOLDFAST_NODE'" serve --print-config
-# The pages that `make docs` writes are what the tables say.
+# The pages that `make docs` writes match the tables.
 for page in commands:commands config:settings events:events metrics:metrics policy:policy problems:problems; do
   tap_check "cli/docs/reference/${page#*:}.md is what the table says" \
     bash -c 'build/debug/holdfast help "${1%:*}" --markdown | diff "docs/reference/${1#*:}.md" -' - "$page"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What comes along with the program: man page, completions, systemd unit. Each is given to the
-# program that will read it.
+# The files that are installed with the program: man page, completions, systemd unit. Each is checked with
+# the program that reads it.
 source "$(dirname "$0")/tap.bash"
 
 work=$(mktemp -d)
@@ -13,10 +13,10 @@ build/debug/holdfast completion bash >"$work/holdfast.bash"
 mkdir "$work/functions"
 build/debug/holdfast completion zsh >"$work/functions/_holdfast"
 
-# The unit as it is, but for a program that is there.
+# The unit with the path of a program that exists here.
 sed "s|/usr/bin/holdfast|$PWD/build/debug/holdfast|" packaging/holdfast.service >"$work/holdfast.service"
 
-# groff's exit status says nothing of warnings.
+# The exit status of groff does not show warnings.
 man_check() {
   local said
   said=$(groff -man -ww -z -Tutf8 "$work/holdfast.1" 2>&1)
@@ -24,7 +24,7 @@ man_check() {
   [ -z "$said" ] && [ -s "$work/holdfast.1" ]
 }
 
-# Every command, option and setting is in the page.
+# The page contains every command, option and setting.
 man_complete() {
   local page name missing=0
   page=$(groff -man -Tutf8 -P-cbou -rLL=500n "$work/holdfast.1")
@@ -35,7 +35,7 @@ man_complete() {
   [ "$(wc -l <<<"$page")" -gt 100 ] && [ "$missing" -eq 0 ]
 }
 
-# complete EXPECTED WORD…: what bash proposes for the last word.
+# complete EXPECTED WORD…: the completions that bash offers for the last word.
 bash_completes() {
   local expected=$1
   shift
@@ -47,7 +47,7 @@ bash_completes() {
   [ "${COMPREPLY[*]}" = "$expected" ]
 }
 
-# The same from an interactive zsh on a terminal of its own: what the line becomes.
+# The same from an interactive zsh on its own terminal: prints the completed line.
 zsh_completes() {
   timeout 600 zsh -f -c '
     zmodload zsh/zpty
@@ -55,7 +55,7 @@ zsh_completes() {
     zpty -w shell "PS1=; fpath=($work/functions \$fpath); autoload -Uz compinit; compinit -u -D
       print REA\DY"
     zpty -r -m shell said "*READY*" || exit 1
-    # A key that reports the line, so that nothing has to wait for a while.
+    # This key prints the line, so that the test does not have to wait for a time.
     zpty -w shell "report() { print -r -- \"<\$BUFFER>\" >\$work/line; print DO\NE; }
       zle -N report; bindkey ^T report; print REA\DY"
     zpty -r -m shell said "*READY*" || exit 1
@@ -86,12 +86,12 @@ unit_exposure() {
   [ -n "$level" ] && awk -v level="$level" 'BEGIN { exit !(level <= 2.0) }'
 }
 
-# The kernel may end it like any other service, and before the machine is out of memory.
+# The kernel may kill it like any other service, and does so before the machine is out of memory.
 unit_memory() {
   local unit=$work/holdfast.service
   ! grep -n '^OOMScoreAdjust=-' "$unit" || return 1
   grep -q '^MemoryHigh=[0-9]' "$unit" && grep -q '^MemoryMax=[0-9]' "$unit" || { echo 'no MemoryHigh or MemoryMax'; return 1; }
-  # More than the 20,000 connections that are the default at most.
+  # More than 20,000 connections, the default limit.
   [ "$(sed -n 's/^LimitNOFILE=//p' "$unit")" -ge 20256 ]
 }
 

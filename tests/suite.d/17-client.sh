@@ -170,7 +170,7 @@ check 'what a cancel would change' 0 1 '^2 jobs of queue "mail" would be cancell
 check 'cancel in bulk' 0 1 '^2 changed, 0 refused$' cancel --queue mail --state ready,scheduled --yes
 check 'requeue of no job' 1 2 '^holdfast: ' requeue 999999999
 
-# The sum is that of the parts, and each part is the truth.
+# The total is the sum of the parts, and each part is correct.
 sums() {
   local hf=build/debug/holdfast line sum parts
   "$hf" enqueue sums 1 --delay 1h && "$hf" enqueue sums 2 && "$hf" claim sums || return
@@ -193,7 +193,7 @@ watched() {
 export -f watched
 tap_check 'client/stats again and again' bash -c watched
 
-# Another program makes events until one has come through.
+# Another program causes events until one has arrived.
 followed() {
   local out=$work/events pid
   build/debug/holdfast events --queue seen >"$out" &
@@ -212,7 +212,7 @@ tap_check 'client/events' bash -c followed
 
 check 'export' 0 1 '^\{"end":\{"queues":1,"jobs":0\}\}$' export --queue mail
 check 'export to a file' 0 2 '^[0-9]+ jobs and [0-9]+ queues exported$' export --queue mail --output "$work/export"
-check 'export replaces nothing' 2 2 'is there already; .*--force' export --queue mail --output "$work/export"
+check 'export replaces nothing' 2 2 'exists; .*--force' export --queue mail --output "$work/export"
 check 'import what is there' 0 1 'queues: 0 made, 0 changed, [0-9]+ kept$' import "$work/export"
 check 'import nothing' 2 2 'the input is empty' import
 check 'pause' 0 1 '^paused: +true$' queues pause lines --for 1h
@@ -223,7 +223,7 @@ check 'delete' 0 1 '^deleted: +true$' queues delete lines --yes
 
 # ---- on a terminal -------------------------------------------------------------------------------
 
-# terminal KEYS STATUS PATTERN ARGUMENT…: types KEYS at the question; a line that is shown matches.
+# terminal KEYS STATUS PATTERN ARGUMENT…: types KEYS at the prompt; a line on the terminal must match PATTERN.
 terminal() {
   local keys=$1 status=$2 pattern=$3 rc=0
   shift 3

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every tests/unit/**/test_*.c under the address and undefined-behaviour sanitizers; what begins
-# threads under the thread sanitizer too.
+# Every tests/unit/**/test_*.c under the address and undefined-behaviour sanitizers; programs that
+# start threads also run under the thread sanitizer.
 source "$(dirname "$0")/tap.bash"
 
 threads='backend/local/test_applier backend/local/test_backup backend/failover/test_failover backend/local/journal/test_journal
   backend/local/test_local backend/local/sqlite/test_store backend/local/sqlite/test_store_read cli/bench/test_bench_run'
 
-# unit HOW PRESET NAME COMMAND…: HOW is ahead (begin it) or cases (count it). The names come from the
-# sources, so a program that was not built fails.
+# unit HOW PRESET NAME COMMAND…: HOW is ahead (start it) or cases (count its cases). The names come from
+# the sources, so a program that was not built is a failure.
 unit() {
   local how=$1 preset=$2 name=$3
   shift 3

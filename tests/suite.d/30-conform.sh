@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The conformance suite: the same cases on every backend that needs no server, under both pairs of
-# sanitizers; races are looked for where there are threads, on the store on disk.
+# sanitizers; the thread sanitizer runs only on the store on disk, which has threads.
 source "$(dirname "$0")/tap.bash"
 
 tap_in_memory

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The conformance suite on stores that nodes share, each on a server of its own. On Redis alone, and beside
-# another node, where what claims may get is taken out of reach and every change is checked. With dispatch
-# PostgreSQL is the same store: all cases pass, and those about claims and states run here.
+# The conformance suite on the stores that nodes share; each store has its own server. On Redis the cases run for a
+# single node, and again beside another node, where jobs are held for claims and every change is checked. With
+# dispatch, PostgreSQL is the same store: all cases pass, and those about claims and states run here.
 source "$(dirname "$0")/tap.bash"
 
 conform() { # NAME PROFILE [PATTERN]: "ahead" as the name begins it

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each fuzz target over its kept inputs, tests/fuzz/corpus/<target>/ (fuzz_json → fuzz_json or
-# json), and over a fixed number of mutations of them from a fixed seed. `make fuzz` looks further.
+# Runs each fuzz target over its stored inputs, tests/fuzz/corpus/<target>/ (fuzz_json → fuzz_json or
+# json), and over a fixed number of mutations of them from a fixed seed. `make fuzz` runs longer.
 source "$(dirname "$0")/tap.bash"
 
 for source in tests/fuzz/fuzz_*.c; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The JSON reader against Node's JSON.parse: the same texts accepted, the same refused. The seed is
+# Compares the JSON reader with JSON.parse of Node: both must accept or refuse the same texts. The seed is
 # printed when they differ; HF_SEED=n repeats a run.
 source "$(dirname "$0")/tap.bash"
 

@@ -4,7 +4,7 @@
 # The real binary over real sockets, driven by Node.
 source "$(dirname "$0")/tap.bash"
 
-# The driver of Chromium, and clients of other people, as their lock files have them.
+# The driver of Chromium and third-party clients, in the versions of their lock files.
 for packages in tests/e2e tests/clients; do
   modules=$packages/node_modules
   cmp -s "$packages/package-lock.json" "$modules/.holdfast-lock" && continue
@@ -16,7 +16,7 @@ for packages in tests/e2e tests/clients; do
 done
 
 tap_jobs=$(($(nproc) * 3 / 2))
-# The longest first, so that none is left over at the end.
+# The longest come first, so that none of them runs alone at the end.
 long=(postgres migrate redis postgres-nodes full cli work_server tasks stream)
 long=("${long[@]/#/tests/e2e/}")
 for file in "${long[@]/%/.test.mjs}" tests/e2e/*.test.mjs; do
@@ -28,6 +28,6 @@ for file in tests/e2e/*.test.mjs; do
   name=${file#tests/}
   tap_cases "${name%.test.mjs}" node --test-reporter=tap "$file"
 done
-# 10,000 processes with the address sanitizer take minutes, so the sanitized program starts fewer.
+# 10,000 processes with the address sanitizer take minutes, so the test of the sanitized program starts fewer.
 tap_cases e2e/work_server-release env HF_BIN="$PWD/build/release/holdfast" node --test-reporter=tap tests/e2e/work_server.test.mjs
 tap_done

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A database, or Redis, that several servers share, under faults: killed, frozen, cut off; leaders that are stopped;
-# servers whose answers are changed on the way (hostile).
-# Times are short here; `make soak SOAK='faults-pg faults-redis'` takes the full ones.
+# PostgreSQL or Redis, shared by several servers, under faults: it is killed, frozen or disconnected; leaders are
+# stopped; the replies of the store are changed on their way (hostile).
+# The times are short here; `make soak SOAK='faults-pg faults-redis'` uses the default ones.
 source "$(dirname "$0")/tap.bash"
 
-# The longest first, so that none is left over at the end.
+# The longest come first, so that none of them runs alone at the end.
 parts='hostile-postgres redis database leader redis-links plans network sync hostile-redis pooler'
 for part in $parts; do
   ! tap_wanted "faults/$part" || tap_ahead node --test-reporter=tap "tests/faults/$part.test.mjs"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The end-to-end suites of all APIs once more, on stores that nodes share: one PostgreSQL and one
-# Redis server for all of them, each Holdfast with a schema or a prefix of its own. tests/e2e/lib/backend.mjs says
-# what is left out where.
+# The end-to-end suites of all APIs again, on the stores that nodes share: one PostgreSQL server and one Redis server
+# for all suites; each Holdfast server has its own schema or prefix. tests/e2e/lib/backend.mjs says which tests are
+# left out on which store.
 [ -n "${HF_REDIS:-}" ] || exec "$(dirname "$0")/../../scripts/with-redis" "$0" "$@"
 [ -n "${HF_POSTGRES:-}" ] || exec "$(dirname "$0")/../../scripts/with-postgres" "$0" "$@"
 source "$(dirname "$0")/tap.bash"
 
 tap_jobs=$((2 * $(nproc)))
-# The longest first, so that none is left over at the end.
+# The longest come first, so that none of them runs alone at the end.
 parts='stream notify schedule beanstalk orchestrator-triggers tasks keyval webqueue nomarr pdq ops alerts input kv orchestrator documents documents-webqueue http native smoke'
 on() { # ahead|NAME BACKEND PART
   local words=(env HF_TEST_BACKEND="$2" node --test-reporter=tap "tests/e2e/$3.test.mjs")

@@ -5,7 +5,7 @@
 # `make soak` does the same for hours.
 source "$(dirname "$0")/tap.bash"
 
-# The longest first, so that none is left over at the end.
+# The longest come first, so that none of them runs alone at the end.
 parts='failpoint faults kill power checker'
 for part in $parts; do
   ! tap_wanted "crash/$part" || tap_ahead node --test-reporter=tap "tests/crash/$part.test.mjs"

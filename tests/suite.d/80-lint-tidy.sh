@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# How clang-tidy ended, which 10-lint.sh began.
+# Reports the result of clang-tidy, which 10-lint.sh started.
 source "$(dirname "$0")/tap.bash"
 
 tidy_ended() {

@@ -4,24 +4,24 @@
 #
 #   tap_cases NAME COMMAND…   a program that prints TAP itself; its cases are renumbered and passed on
 #   tap_check NAME COMMAND…   any other program: one case, passed when it exits with 0
-#   tap_ahead COMMAND…        begins the program now, beside others, for a later tap_cases of the same words
+#   tap_ahead COMMAND…        starts the program now, beside others, for a later tap_cases with the same command
 #   tap_fail NAME TEXT        one failed case
-#   tap_in_memory             what programs write from here on is kept in memory, where there is room: for tests
-#                             that sync often and are not about the disk
-#   tap_done                  the plan; the last line of every script
+#   tap_in_memory             programs that start after this keep their files in memory if there is enough space: for
+#                             tests that sync often and do not test the disk
+#   tap_done                  prints the plan; the last line of every script
 #
-# HF_ONLY holds the patterns given to scripts/test: a name that none of them matches is left out.
+# HF_ONLY holds the patterns given to scripts/test: names that match none of them are left out.
 # HF_TEST_TIMEOUT is the time in seconds (1200) after which a program is killed and counts as failed. It ends programs
-# that hang, also on a machine that is busy with other things; the tests themselves have no such limit.
+# that hang, and is long enough for a busy machine; the tests themselves have no such limit.
 # A program that crashes, is killed, exits with an error though all its cases passed (a leak, a
-# race), or does not run all the cases it promised, adds a failed case of its own.
+# race), or does not run all the cases of its plan, adds a failed case.
 
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 
 tap_count=0
 tap_log=$(mktemp)
-tap_aside=$(mktemp -d) # what began ahead: output, exit status and time, by the words of the command
+tap_aside=$(mktemp -d) # programs that were started ahead: output, exit status and time, by the hash of the command
 trap 'rm -rf "$tap_log" "$tap_aside" ${tap_memory:+"$tap_memory"}' EXIT
 
 tap_limit=${HF_TEST_TIMEOUT:-1200}
@@ -58,8 +58,7 @@ tap_key() {
   printf '%s\n' "$@" | sha256sum | cut -c1-32
 }
 
-# At most one program a processor at a time, or tap_jobs where they wait more than they work; waits for a
-# free place.
+# Runs at most one program per processor, or tap_jobs programs that mostly wait; waits until one more may start.
 tap_ahead() {
   local key
   key=$(tap_key "$@")
@@ -73,7 +72,7 @@ tap_ahead() {
   ) &
 }
 
-# Runs "$@" into the log, or waits for it if it was begun ahead; sets tap_rc and tap_took (seconds,
+# Runs "$@" with its output in the log, or waits for it if it was started ahead; sets tap_rc and tap_took (seconds,
 # two decimals).
 tap_execute() {
   local key
@@ -87,7 +86,7 @@ tap_execute() {
     return
   fi
   local start=${EPOCHREALTIME/[.,]/}
-  # The outer redirection takes bash's own remark on a program that died of a signal.
+  # The outer redirection hides the message that bash prints when a program is killed by a signal.
   { timeout --kill-after=10 "$tap_limit" "$@" >"$tap_log" 2>&1 </dev/null; } 2>/dev/null
   tap_rc=$?
   local us=$((${EPOCHREALTIME/[.,]/} - start))
@@ -164,7 +163,7 @@ tap_cases() {
     tap_not_ok "$name: $(tap_why) after $seen of ${plan:-unknown} cases"
   elif [ -z "$plan" ] || [ "$plan" -ne "$seen" ] || [ "$seen" -eq 0 ]; then
     bad=$((bad + 1))
-    tap_not_ok "$name: ran $seen of ${plan:-unknown} promised cases"
+    tap_not_ok "$name: ran $seen of ${plan:-unknown} planned cases"
   fi
   if [ "$bad" -gt 0 ]; then
     tap_show_log

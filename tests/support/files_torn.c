@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See files_torn.h. What a process can do with the disk, and what a test can do to both. */
+/* See files_torn.h. The operations of a process on the disk, and those of a test on both. */
 #include "support/files_torn.h"
 
 #include <stdlib.h>
@@ -13,14 +13,14 @@ static struct files_torn *torn_of(struct files *fs)
     return (struct files_torn *)fs; /* its first member */
 }
 
-/* ---- stopping and failing ---- */
+/* ---- stops and failures ---- */
 
 static int stopped_note(struct err_note *note)
 {
     return err_note_set(note, -ERR_IO, "the power is gone");
 }
 
-/* Counts a change. True: it is the one at which everything stops. */
+/* Counts a change. Returns true if everything stops at this one. */
 static bool change_stops(struct files_torn *t)
 {
     t->figures.changes++;
@@ -64,7 +64,7 @@ static uint64_t bytes_seen(const struct files_torn *t)
     return bytes;
 }
 
-/* How much of a write can be done before the disk is full. */
+/* How many bytes of a write fit before the disk is full. */
 static size_t write_room(const struct files_torn *t, const struct file *f, size_t at, size_t len)
 {
     size_t end = at + len;
@@ -280,7 +280,7 @@ void files_torn_kill(struct files_torn *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- making, steering, damage by hand ---- */
+/* ---- creation, control, damage ---- */
 
 struct files_torn *files_torn_new(uint64_t seed)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file is kept twice: as it is seen and as it is on the disk. */
+/* Each file is stored twice: as processes see it and as it is on the disk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static size_t sectors(size_t size)
 
 /* ---- copies ---- */
 
-/* Room is always whole sectors, so that one can be copied as a whole. */
+/* The capacity is always whole sectors, so that each sector can be copied as a whole. */
 void copy_resize(struct copy *c, size_t size)
 {
     size_t old = sectors(c->size) * SECTOR, new = sectors(size) * SECTOR;
@@ -129,7 +129,7 @@ void file_sync(struct files_torn *t, struct file *f, unsigned percent)
 
 /* ---- the switch ---- */
 
-/* How one crash treats what is not on the disk. */
+/* What a crash does with sectors that are not on the disk. */
 struct mood {
     unsigned kept, garbled; /* percent */
 };
@@ -165,7 +165,7 @@ static void file_crash(struct files_torn *t, struct file *f, struct mood mood)
         memset(f->dirty, 0, f->dirty_bytes);
 }
 
-/* Only one file can have a name: the one that comes back takes it from the newer. */
+/* Only one file can have a name: a file that reappears takes it from the newer one. */
 static void names_crash(struct files_torn *t, struct mood mood)
 {
     for (struct file *f = t->list; f; f = f->next) {

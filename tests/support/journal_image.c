@@ -41,10 +41,10 @@ void image_tag(struct journal_seal *seal, char header[JOURNAL_ENTRY_HEADER_BYTES
 struct mending {
     struct journal_seal seal;
     unsigned mode;
-    uint32_t crc; /* of the piece before */
+    uint32_t crc; /* of the previous piece */
 };
 
-/* Makes an entry right that almost is one. */
+/* Corrects the header of an entry. */
 static void piece_mend(struct mending *m, char *bytes, size_t len, uint64_t at)
 {
     struct journal_entry e;
@@ -57,7 +57,7 @@ static void piece_mend(struct mending *m, char *bytes, size_t len, uint64_t at)
         return;
     if (mode & IMAGE_OURS)
         memcpy(bytes + 8, image_store, sizeof image_store);
-    if (mode & IMAGE_SEAL) { /* a header that can't be is none, whatever its CRC */
+    if (mode & IMAGE_SEAL) { /* an impossible header is not an entry, whatever its CRC */
         uint32_t length = (uint32_t)(len - JOURNAL_ENTRY_HEADER_BYTES);
         for (int i = 0; i < 4; i++)
             bytes[4 + i] = (char)(length >> (8 * i));
@@ -140,7 +140,7 @@ void image_load(struct span image, struct files_torn *disk, struct journal_confi
     }
 }
 
-/* How much of what begins at `page` is worth keeping: an entry, or what is not zero. */
+/* How many bytes from `page` on are stored: an entry, or the bytes that are not zero. */
 static size_t piece_bytes(struct span rest)
 {
     struct journal_entry e;

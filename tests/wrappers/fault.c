@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fault wrapper: a backend that does everything backend.h allows and a caller hopes it will
- * not.
+/* The fault wrapper: a backend that does everything that backend.h allows, including what its
+ * callers do not expect.
  *
- * An op's way. fault_submit draws the fate of each op and passes what is to be done, in order and
- * in one submit, together with what "another node" does around it. When every inner reply of an op
- * is in, its answer is ready: delivered at once, or held back for some turns of the loop. Held
- * replies keep their order, but for loose ones, which later replies may pass. Ops themselves are
- * never held back or reordered: only answers are.
+ * The path of an op. fault_submit draws a fault for each op and passes the ops on in order and in
+ * one submit, together with the ops of "another node" around them. When every inner reply of an op
+ * has arrived, its reply is ready. It is delivered at once, or held for some iterations of the
+ * loop. Held replies keep their order, except for loose ones, which later replies may overtake. Ops
+ * themselves are never held or reordered: only replies are.
  *
- * Fates. PASS: the inner answer. LOST: done, answered OUT_UNKNOWN. DROPPED: never passed on,
- * answered OUT_UNKNOWN. DENIED: never passed on, answered OUT_UNAVAILABLE. A query has no unknown
- * outcome, so it is only ever passed or denied.
+ * Faults of an op. NONE: the inner reply is delivered. REPLY_LOST: the op is done, and the reply is
+ * OUT_UNKNOWN. OP_LOST: the op is not passed on, and the reply is OUT_UNKNOWN. DENIED: the op is
+ * not passed on, and the reply is OUT_UNAVAILABLE. A query has no unknown outcome, so it is only
+ * ever passed on or denied.
  *
- * Everything random about a submit is drawn inside it, from the seed: the same submits meet the
- * same fates however fast the inner backend's threads are. Only signals draw when they come, from a
- * generator of their own.
+ * All random numbers of a submit are drawn inside it, from the seed: the same submits meet the same
+ * faults, however fast the threads of the inner backend are. Only signals draw numbers when they
+ * arrive; they have their own generator.
  *
- * Memory: a batch lives until its last op is answered; a held answer is one block. When there is no
- * memory to hold an answer it becomes OUT_UNKNOWN (a query's: OUT_UNAVAILABLE), which is always
- * true.
+ * Memory: a batch lives until its last op has been answered; a held reply is one block. Without
+ * memory to hold a reply, the reply becomes OUT_UNKNOWN (for a query: OUT_UNAVAILABLE), which is
+ * always correct.
  *
- * Settling ends when the inner backend has settled and no signal is held back.
+ * Settling ends when the inner backend has settled and no signal is held.
  *
- * Close: what is held goes out with the next turn; the inner backend is closed as soon as no other
- * node holds a job, and answers the rest. */
+ * Close: held replies are delivered in the next iteration. The inner backend is closed as soon as
+ * no other node holds a job, and it answers the remaining ops. */
 #include "wrappers/fault.h"
 
 #include "backend/reply_copy.h"
@@ -33,24 +34,24 @@
 #include "base/mem.h"
 #include "wrappers/fault_signals.h"
 
-enum fate { FATE_PASS, FATE_LOST, FATE_DROPPED, FATE_DENIED };
-/* What an op in the inner submit is to the caller's op; the low bits of its tag. */
+enum op_fault { FAULT_NONE, FAULT_REPLY_LOST, FAULT_OP_LOST, FAULT_DENIED };
+/* How an op of the inner submit relates to the caller's op; the low bits of its tag. */
 enum role { ROLE_OWN, ROLE_OTHER, ROLE_HOLDER };
 #define ROLE_BITS 2
-#define OPS_PER_SLOT 3 /* the most that one op becomes */
+#define OPS_PER_SLOT 3 /* the largest number of inner ops for one op */
 
-/* One op of the caller. */
+/* An op of the caller. */
 struct slot {
     struct fault_batch *batch;
     uint64_t tag;
     enum op_kind kind;
-    enum fate fate;
-    unsigned pending;     /* inner replies still to come */
-    unsigned late;        /* turns to hold the answer; 0 = none */
-    bool loose;           /* later answers may pass it */
-    struct reply *answer; /* own copy; NULL = what the fate says */
-    uint64_t due;         /* turn from which it may go */
-    struct slot *next;    /* in the list of held answers */
+    enum op_fault fault;
+    unsigned pending;     /* inner replies that have not arrived */
+    unsigned late;        /* iterations to hold the reply; 0 = do not hold it */
+    bool loose;           /* later replies may overtake it */
+    struct reply *answer; /* own copy; NULL = as `fault` says */
+    uint64_t due;         /* iteration from which it may be delivered */
+    struct slot *next;    /* in the list of held replies */
     struct op give_back;  /* MEDDLE_HOLD: the release */
 };
 
@@ -59,7 +60,7 @@ struct fault_batch {
     backend_reply_fn fn;
     void *ctx;
     size_t unanswered;
-    struct op *ops; /* what the inner backend was given */
+    struct op *ops; /* the ops for the inner backend */
     struct slot slots[];
 };
 
@@ -72,14 +73,14 @@ struct fault {
     unsigned caps;
     struct random random; /* drawn from in submit alone */
     struct fault_signals signals;
-    uv_idle_t idle; /* runs while something is held back: one call a turn */
+    uv_idle_t idle; /* runs while something is held: one call per iteration */
     uint64_t turn;  /* ≥ 1 */
     uint64_t nonce; /* of the last claim by "another node" */
     struct slot *held, **held_end;
-    size_t held_strict; /* held answers that keep their order */
-    size_t unanswered;  /* ops taken and not answered */
+    size_t held_strict; /* held replies that keep their order */
+    size_t unanswered;  /* ops accepted and not answered */
     struct settles settles;
-    size_t holders; /* jobs claimed by "another node" and not yet given back */
+    size_t holders; /* jobs claimed by "another node" and not yet released */
     bool closing, inner_closing, finished;
     backend_closed_fn closed_fn;
     void *closed_ctx;
@@ -103,16 +104,16 @@ static void turns_wanted(void *ctx)
         uv_idle_start(&f->idle, idle_cb);
 }
 
-/* --- answers --- */
+/* --- replies --- */
 
-/* Calls back; the batch may be gone afterwards, the fault is not. */
+/* Calls back; this may free the batch, but not the fault wrapper. */
 static void deliver(struct slot *slot, const struct reply *answer)
 {
     struct fault_batch *batch = slot->batch;
     struct reply reply = {.kind = slot->kind, .outcome = OUT_UNKNOWN};
     if (answer) {
         reply = *answer;
-    } else if (slot->fate == FATE_DENIED || op_is_query(slot->kind)) {
+    } else if (slot->fault == FAULT_DENIED || op_is_query(slot->kind)) {
         reply.outcome = OUT_UNAVAILABLE;
         reply.note = "the fault wrapper did not pass this on";
     }
@@ -137,7 +138,7 @@ static void hold(struct fault *f, struct slot *slot)
     turns_wanted(f);
 }
 
-/* Every inner reply is in. `inner` is the last of them when that is the op's own; else NULL. */
+/* Every inner reply has arrived. `inner` is the last one if it is the op's own, otherwise NULL. */
 static void answer_ready(struct slot *slot, const struct reply *inner)
 {
     struct fault *f = slot->batch->fault;
@@ -150,7 +151,7 @@ static void answer_ready(struct slot *slot, const struct reply *inner)
     deliver(slot, inner ? inner : slot->answer);
 }
 
-/* Takes what may go now off the held list, in order. */
+/* Removes the replies that may be delivered now from the held list, in order. */
 static struct slot *held_due(struct fault *f)
 {
     struct slot *going = NULL, **going_end = &going, **at = &f->held;
@@ -173,7 +174,7 @@ static struct slot *held_due(struct fault *f)
     return going;
 }
 
-/* --- what comes from the inner backend --- */
+/* --- replies of the inner backend --- */
 
 static void slot_reply_in(struct slot *slot, const struct reply *own)
 {
@@ -194,7 +195,8 @@ static void given_back_cb(void *ctx, const struct reply *reply)
     close_further(f);
 }
 
-/* Another node's claim is answered: it gives back what it got. True when that is under way. */
+/* The claim of another node has been answered: the node releases its job. True if a release was
+ * submitted. */
 static bool give_back(struct slot *slot, const struct reply *reply)
 {
     struct fault *f = slot->batch->fault;
@@ -204,7 +206,7 @@ static bool give_back(struct slot *slot, const struct reply *reply)
         .kind = OP_RELEASE,
         .lease = {.job = {.seq = reply->jobs[0].job.seq}, .token = reply->jobs[0].token},
     };
-    /* Without memory for it the lease runs out by itself, like that of a node that crashed. */
+    /* Without memory for the release the lease expires, like that of a node that crashed. */
     return backend_submit(f->inner, &slot->give_back, 1, given_back_cb, slot) == 0;
 }
 
@@ -219,11 +221,11 @@ static void inner_reply_cb(void *ctx, const struct reply *reply)
             return;
         f->holders--;
     }
-    slot_reply_in(slot, role == ROLE_OWN && slot->fate == FATE_PASS ? reply : NULL);
+    slot_reply_in(slot, role == ROLE_OWN && slot->fault == FAULT_NONE ? reply : NULL);
     close_further(f);
 }
 
-/* --- taking a batch --- */
+/* --- accepting a batch --- */
 
 static bool claims_queues(const struct op *op)
 {
@@ -241,7 +243,7 @@ static bool may_come_twice(const struct op *op)
            (op->kind == OP_ENQUEUE && op->enqueue.idempotency_key.len > 0);
 }
 
-/* The job that an op is about; NULL when it is not about one. */
+/* The job that an op refers to; NULL if it refers to none. */
 static const struct job_ref *job_of(const struct op *op)
 {
     if (op->kind >= OP_ACK && op->kind <= OP_RELEASE)
@@ -251,7 +253,7 @@ static const struct job_ref *job_of(const struct op *op)
     return op->kind == OP_PATCH ? &op->patch.job : NULL;
 }
 
-/* The kinds of meddling that fit this op. */
+/* The kinds of interference that apply to this op. */
 static unsigned meddling_for(const struct op *op)
 {
     unsigned fit = 0;
@@ -264,7 +266,7 @@ static unsigned meddling_for(const struct op *op)
     return fit;
 }
 
-/* One of the kinds that are switched on and fit; 0 = none. */
+/* One of the kinds that are enabled and apply; 0 = none. */
 static unsigned meddling_draw(struct fault *f, const struct op *op)
 {
     bool meddle = random_chance(&f->random, f->config.meddle_percent);
@@ -297,7 +299,7 @@ static struct op other_claim(struct fault *f, const struct op *op)
     return claim;
 }
 
-/* What another node does, before the op itself. */
+/* Adds the ops of another node, which come before the op itself. */
 static void meddle(struct fault *f, struct slot *slot, struct op **to, const struct op *op,
                    unsigned kind)
 {
@@ -317,16 +319,16 @@ static void meddle(struct fault *f, struct slot *slot, struct op **to, const str
     }
 }
 
-static enum fate fate_draw(struct fault *f, const struct op *op)
+static enum op_fault op_fault_draw(struct fault *f, const struct op *op)
 {
     bool denied = random_chance(&f->random, f->config.unavailable_percent);
     bool dropped = random_chance(&f->random, f->config.unknown_undone_percent);
     bool lost = random_chance(&f->random, f->config.unknown_done_percent);
     if (denied)
-        return FATE_DENIED;
+        return FAULT_DENIED;
     if (op_is_query(op->kind))
-        return FATE_PASS;
-    return dropped ? FATE_DROPPED : lost ? FATE_LOST : FATE_PASS;
+        return FAULT_NONE;
+    return dropped ? FAULT_OP_LOST : lost ? FAULT_REPLY_LOST : FAULT_NONE;
 }
 
 static void slot_draw(struct fault *f, struct slot *slot, const struct op *op)
@@ -337,7 +339,7 @@ static void slot_draw(struct fault *f, struct slot *slot, const struct op *op)
     unsigned held = 1 + (unsigned)random_below(&f->random, turns);
     slot->tag = op->tag;
     slot->kind = op->kind;
-    slot->fate = fate_draw(f, op);
+    slot->fault = op_fault_draw(f, op);
     slot->late = late ? held : 0;
     slot->loose = late && loose;
 }
@@ -359,7 +361,7 @@ static struct fault_batch *batch_new(struct fault *f, size_t count, backend_repl
     return batch;
 }
 
-/* Draws all fates and writes what is passed on to batch->ops; returns how many that is. */
+/* Draws all faults and writes the ops that are passed on to batch->ops; returns their number. */
 static size_t batch_fill(struct fault_batch *batch, const struct op *ops, size_t count)
 {
     struct fault *f = batch->fault;
@@ -369,7 +371,7 @@ static size_t batch_fill(struct fault_batch *batch, const struct op *ops, size_t
         slot->batch = batch;
         slot_draw(f, slot, &ops[i]);
         unsigned kind = meddling_draw(f, &ops[i]);
-        if (slot->fate == FATE_DENIED || slot->fate == FATE_DROPPED)
+        if (slot->fault == FAULT_DENIED || slot->fault == FAULT_OP_LOST)
             continue;
         meddle(f, slot, &to, &ops[i], kind);
         pass(slot, &to, &ops[i], ROLE_OWN);
@@ -377,7 +379,7 @@ static size_t batch_fill(struct fault_batch *batch, const struct op *ops, size_t
     return (size_t)(to - batch->ops);
 }
 
-/* The inner backend took the batch: nothing can go back from here. */
+/* The inner backend has accepted the batch: it can no longer be refused. */
 static void batch_taken(struct fault_batch *batch, size_t count, size_t passed)
 {
     struct fault *f = batch->fault;
@@ -390,7 +392,7 @@ static void batch_taken(struct fault_batch *batch, size_t count, size_t passed)
         struct slot *slot = &batch->slots[i];
         if (slot->pending > 0)
             continue;
-        if (slot->late == 0) /* never from inside submit */
+        if (slot->late == 0) /* never call back inside submit */
             slot->late = 1;
         hold(f, slot);
     }
@@ -416,7 +418,7 @@ static int fault_submit(struct backend *b, const struct op *ops, size_t count, b
     return 0;
 }
 
-/* --- signals and turns --- */
+/* --- signals and iterations of the loop --- */
 
 static int fault_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
                        struct backend_watch **ret)
@@ -433,7 +435,7 @@ static void fault_unwatch(struct backend *b, struct backend_watch *w)
     signals_unwatch(&f->signals, f->inner, w);
 }
 
-/* The inner backend gave its signals before this; late ones go out with the turns to come. */
+/* The inner backend sent its signals before this; late ones follow in the next iterations. */
 static void inner_settled_cb(void *ctx)
 {
     struct settle *s = ctx;
@@ -455,7 +457,7 @@ static int fault_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     return rc;
 }
 
-/* One turn of the loop: what was held back long enough goes out. */
+/* One iteration of the loop: delivers what was held for long enough. */
 static void idle_cb(uv_idle_t *idle)
 {
     struct fault *f = idle->data;
@@ -569,10 +571,10 @@ static void inner_closed_cb(void *ctx)
 {
     struct fault *f = ctx;
     f->inner = NULL;
-    turns_wanted(f); /* what is held goes out, then close_further ends it */
+    turns_wanted(f); /* delivers held replies; then close_further completes the close */
 }
 
-/* Closing, step by step: no holders → close the inner backend → all answered → the end. */
+/* The steps of a close: no holders → close the inner backend → all ops answered → closed. */
 static void close_further(struct fault *f)
 {
     if (!f->closing || f->finished)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A late signal is a turn number on its watch. A second one while the first is held needs nothing
- * of its own: what the caller finds after the held one covers both. */
+/* A late signal is the number of an iteration, stored in its watch. A second signal while the first
+ * is held needs no entry: the caller reads the queue after the held signal, which covers both. */
 #include "wrappers/fault_signals.h"
 
 #include "base/mem.h"
@@ -10,7 +10,7 @@ struct fault_watch {
     struct backend_watch *inner;
     backend_signal_fn fn;
     void *ctx;
-    uint64_t due; /* turn of a signal held back; 0 = none */
+    uint64_t due; /* iteration in which the held signal is sent; 0 = none is held */
     struct fault_watch *prev, *next;
 };
 

@@ -21,7 +21,7 @@ static int fault_seed(uint64_t *ret, struct err_note *note)
     return 0;
 }
 
-/* For whole-system tests: nothing here harms a caller that keeps to backend.h. */
+/* For end-to-end tests: these faults are harmless to a caller that follows backend.h. */
 static int open_faulty(const char *url, const struct backend_config *config, struct backend **ret,
                        struct err_note *note)
 {

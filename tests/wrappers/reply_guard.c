@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds code that sets or reads a field of a reply that belongs to another family of operations. In
  * release builds the structs of the families share their memory, so that such a field has an
- * arbitrary value; here they lie side by side. */
+ * arbitrary value; here each has its own memory. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define PATTERN 0xa5
 
-/* Where the struct of a family begins, found by any of its fields, and how long it is. */
+/* The offset of a family's struct, taken from any of its fields, and its size. */
 #define PART(name, field)                                                                          \
     {                                                                                              \
         offsetof(struct reply, field) - offsetof(struct name##_reply, field),                      \
@@ -36,7 +36,7 @@ static const struct reply_part {
                                [REPLY_BREAKERS] = PART(breakers, breakers),
                                [REPLY_SCHEDULES] = PART(schedules, schedules)};
 
-/* Zero, or filled here when a backend below delivered the same reply. */
+/* Zero, or filled here if an inner backend delivered the same reply. */
 static bool part_unset(const unsigned char *at, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
@@ -50,7 +50,7 @@ void reply_guard(struct reply *r)
 {
     for (size_t f = 0; f < REPLY_FAMILY_COUNT; f++) {
         unsigned char *at = (unsigned char *)r + parts[f].at;
-        CHECK(f == REPLY_PLAIN || parts[f].size > 0); /* else a row is missing in the table */
+        CHECK(f == REPLY_PLAIN || parts[f].size > 0); /* otherwise a row of the table is missing */
         if (f == reply_family(r) || f == REPLY_PLAIN)
             continue;
         CHECK(part_unset(at, parts[f].size));
@@ -61,7 +61,7 @@ void reply_guard(struct reply *r)
 /* --- the replies of a batch --- */
 
 struct guarded_batch {
-    size_t left; /* replies to come */
+    size_t left; /* replies that have not arrived */
     backend_reply_fn fn;
     void *ctx;
 };
@@ -78,7 +78,7 @@ static void guarded_reply_cb(void *ctx, const struct reply *reply)
     to.fn(to.ctx, &r);
 }
 
-/* Its memory is not taken from base/mem.h, where tests let allocations fail and count them. */
+/* Its memory does not come from base/mem.h, whose allocations tests count and make fail. */
 int backend_submit_guarded(struct backend *b, const struct op *ops, size_t count,
                            backend_reply_fn fn, void *ctx)
 {

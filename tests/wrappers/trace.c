@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tracing wrapper: what is asked of a backend and what it answers, one line each.
+/* The tracing wrapper: prints each operation and each reply of a backend on one line.
  *
  *   1000 > claim tag=7 queue=mail count=2 nonce=91
  *   1004 < claim tag=7 ok jobs=2 first=15 token=1-3
  *
- * The number in front is monotonic time, ">" an op, "<" its reply, "!" a submit that was refused
- * whole. Payloads, results, errors, keys, labels and notes are never written, only how long a
- * payload was. Queue names are escaped and cut, so no name can forge a line. A line that does not
- * fit is cut; nothing else can go wrong with it: tracing never changes an answer. */
+ * The first number is the monotonic time; ">" is an op, "<" its reply, "!" a submit that was
+ * refused. Payloads, results, errors, keys, labels and notes are never written, only the length of
+ * a payload. Queue names are escaped and truncated, so no name can forge a line. A line that does
+ * not fit is truncated. Tracing never changes a reply. */
 #include "wrappers/trace.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ struct trace {
     void *closed_ctx;
 };
 
-/* A submit whose replies are not all in. */
+/* A submit with replies that have not arrived. */
 struct trace_batch {
     struct trace *trace;
     size_t left;
@@ -83,7 +83,7 @@ static void trace_reply_cb(void *ctx, const struct reply *reply)
     fn(fn_ctx, reply);
 }
 
-/* --- the slots --- */
+/* --- the operations of a backend --- */
 
 static int trace_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
                         void *ctx)

@@ -6,7 +6,7 @@
 
 #include "backend/backend_impl.h"
 
-/* Writes one line an op and one a reply (kinds, tags, sequences, outcomes; never payloads). Owns
- * inner, also on failure. */
+/* Writes one line for each op and each reply (kinds, tags, sequences, outcomes; never payloads).
+ * Takes ownership of inner, also on failure. */
 MUST_CHECK int backend_open_trace(struct backend *inner, const struct backend_config *config,
                                   FILE *out, struct backend **ret);

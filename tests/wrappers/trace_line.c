@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the trace prints of each kind of operation, and of a reply. */
+/* What the trace prints for each kind of operation and for a reply. */
 #include "wrappers/trace_line.h"
 
 #include <inttypes.h>
@@ -9,12 +9,12 @@
 
 #include "base/check.h"
 
-#define TRACE_NAME_BYTES 64 /* of a queue's name */
-#define TRACE_NAMES 4       /* of a claim over several queues */
+#define TRACE_NAME_BYTES 64 /* at most this many bytes of a queue name */
+#define TRACE_NAMES 4       /* at most this many queues of a claim */
 
 void line_put(struct line *l, const char *format, ...)
 {
-    size_t room = sizeof l->text - 1 - l->len; /* one byte is kept for the line break */
+    size_t room = sizeof l->text - 1 - l->len; /* one byte is reserved for the line break */
     va_list args;
     va_start(args, format);
     int n = vsnprintf(l->text + l->len, room, format, args);
@@ -217,7 +217,7 @@ static void put_op_kv_list(struct line *l, const struct op *op)
     line_put(l, " limit=%u", op->kv_list.limit);
 }
 
-/* Never a url or a secret. */
+/* URLs and secrets are not printed. */
 static void put_op_alert(struct line *l, const struct op *op)
 {
     put_alert(l, op->alert.name);
@@ -274,7 +274,7 @@ static void put_op_schedule_list(struct line *l, const struct op *op)
     line_put(l, " limit=%u", op->schedule.limit);
 }
 
-/* What is printed behind the name of an operation; NULL = nothing. */
+/* What is printed after the name of an operation; NULL = nothing. */
 static void (*const kinds[OP_KIND_COUNT])(struct line *l, const struct op *op) = {
     [OP_ENQUEUE] = put_op_enqueue,
     [OP_CLAIM] = put_op_claim,

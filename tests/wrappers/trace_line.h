@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line of the trace (trace.c): kinds, tags, sequences, outcomes; never payloads, results, errors,
- * keys, labels, notes, urls or secrets. What does not fit is cut; names are escaped. */
+ * keys, labels, notes, URLs or secrets. Text that does not fit is truncated; names are escaped. */
 #pragma once
 
 #include "ops/op.h"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What orders hold, told to the memory budget; src/net does the same for connections and the input
- * that they keep.
+/* Reports the memory of orders to the memory budget; src/net does the same for connections and
+ * the input that they keep.
  *
- * A connection is charged for as many orders as it had under way at the same time since it was last
- * at rest. An order is charged as ORDER_BYTES, which
- * include a short body or reply in its buffer; what is longer is charged beside that. So an
- * ordinary command of a connection changes no account. An order whose connection is gone is charged
- * to the account of the API until its op is answered. A body or a reply that does not fit is
- * answered OUT_OF_MEMORY. */
+ * A connection is charged for the largest number of orders that it had under way at the same
+ * time since it was last idle. An order is charged as ORDER_BYTES, which include a short body or
+ * reply in its buffer; a longer one is charged in addition. Therefore an ordinary command
+ * changes no account. An order whose connection is closed is charged to the account of the API
+ * until its operation is answered. A body or a reply that does not fit is answered with
+ * OUT_OF_MEMORY. */
 #include "api/beanstalk/impl.h"
 
 #define SHORT_BYTES ((size_t)512)
 #define ORDER_BYTES (sizeof(struct order) + SHORT_BYTES)
-#define ORDERS_KEPT 4 /* charged orders that a connection keeps when it is at rest */
+#define ORDERS_KEPT 4 /* orders that an idle connection stays charged for */
 
 static struct budget_account *account_of(const struct order *k)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* delete, release, bury, touch: what a worker says of a job it has reserved. Whoever has not
- * reserved it may delete it all the same, as long as nobody has. */
+/* delete, release, bury and touch: the commands of a worker on a job that it has reserved. A job
+ * that no connection has reserved can be deleted by every connection. */
 #include "api/beanstalk/impl.h"
 
-/* The word was not heard: the job stays reserved. */
-static void not_heard(struct order *k)
+/* The command did not take effect, so the job stays reserved. */
+static void answer_unavailable(struct order *k)
 {
     struct held h = k->held;
     k->held.tube = NULL;
@@ -20,7 +20,7 @@ static void not_heard(struct order *k)
 static void refused(struct order *k, const struct reply *r)
 {
     if (k->held.tube && (r->outcome == OUT_UNAVAILABLE || r->outcome == OUT_UNKNOWN))
-        not_heard(k);
+        answer_unavailable(k);
     bs_answer_refusal(k, r);
 }
 
@@ -30,7 +30,8 @@ static struct op lease_op(const struct order *k, enum op_kind kind)
                        .lease = {.job = {.seq = k->held.seq}, .token = k->held.token}};
 }
 
-/* Takes the job out of the connection's hands; false: it is not there, and so it was answered. */
+/* Removes the job from those that the connection holds. false: it is not among them, and
+ * NOT_FOUND was answered. */
 static bool hand_over(struct conn *c, struct order *k, uint64_t id)
 {
     if (held_take(c, id, &k->held))
@@ -62,7 +63,7 @@ static void remove_submit(struct order *k, uint64_t id)
     order_submit(k, &op, removed_cb);
 }
 
-/* A lease that has run out leaves a job that anybody may delete. */
+/* After the lease has expired, every connection may delete the job. */
 static void acked_cb(void *ctx, const struct reply *r)
 {
     struct order *k = ctx;
@@ -93,7 +94,7 @@ static void back_cb(void *ctx, const struct reply *r)
     struct order *k = ctx;
     if (r->outcome != OUT_OK)
         refused(k, r);
-    else if (k->word == BS_RELEASE)
+    else if (k->verb == BS_RELEASE)
         ANSWER(k, "RELEASED");
     else
         ANSWER(k, "BURIED");
@@ -132,7 +133,8 @@ static void touched_cb(void *ctx, const struct reply *r)
         bs_answer_refusal(k, r);
         return;
     }
-    /* The protocol has no other way to tell the worker to stop. It may still delete the job. */
+    /* The protocol has no other way to tell the worker to stop. The worker may still delete the
+     * job. */
     if (r->lease.cancel_by.ms != 0) {
         ANSWER(k, "NOT_FOUND");
         return;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peek, peek-ready, peek-delayed, peek-buried; kick and kick-job.
+/* peek, peek-ready, peek-delayed, peek-buried, kick and kick-job.
  *
- * kick looks at the first jobs of the tube in the order they would be kicked and requeues them, a
- * hundred at a time. Buried ones come first; delayed ones only when there was no buried one. */
+ * kick reads the first jobs of the tube in the order in which they would be kicked and requeues
+ * them, a hundred at a time. Buried jobs come first; delayed jobs are kicked only if there was
+ * no buried one. */
 #include "api/beanstalk/impl.h"
 
 #define KICK_STEP 100u
@@ -18,7 +19,7 @@ static void found_cb(void *ctx, const struct reply *r)
     if (r->outcome != OUT_OK)
         bs_answer_refusal(k, r);
     else if (r->job_count == 0 || !shown(r->jobs[0].job.state) || !r->jobs[0].has_body)
-        ANSWER(k, "NOT_FOUND"); /* without a body: somebody removed it in the same moment */
+        ANSWER(k, "NOT_FOUND"); /* without a body: it was removed at the same time */
     else
         bs_answer_job(k, SPAN_LITERAL("FOUND"), r->jobs[0].job.seq, r->jobs[0].payload);
 }
@@ -27,7 +28,7 @@ BS_HANDLER(bs_peek)
 {
     struct op op = {.kind = OP_GET, .job = {.job = {.seq = cmd->id}, .want_body = true}};
     (void)c;
-    order_barrier(k); /* a delete right behind it would take the body away */
+    order_barrier(k); /* a delete that follows would remove the body */
     order_submit(k, &op, found_cb);
 }
 
@@ -39,8 +40,8 @@ static struct op peek_op(struct order *k, uint8_t state, uint32_t limit)
 
 BS_HANDLER(bs_peek_state)
 {
-    uint8_t state = cmd->word == BS_PEEK_READY     ? STATE_READY
-                    : cmd->word == BS_PEEK_DELAYED ? STATE_SCHEDULED
+    uint8_t state = cmd->verb == BS_PEEK_READY     ? STATE_READY
+                    : cmd->verb == BS_PEEK_DELAYED ? STATE_SCHEDULED
                                                    : STATE_DEAD;
     k->tube = c->used;
     tube_ref(k->tube);
@@ -52,7 +53,7 @@ BS_HANDLER(bs_peek_state)
 
 /* ---- kick ---- */
 
-static void kick_look(struct order *k);
+static void kick_next(struct order *k);
 
 static void kick_done(struct order *k)
 {
@@ -63,7 +64,7 @@ static void kick_step_ended(struct order *k)
 {
     bool more = k->kicked < k->args.count && k->fails == 0 && k->conn;
     if (more)
-        kick_look(k);
+        kick_next(k);
     else
         kick_done(k);
 }
@@ -103,13 +104,13 @@ static void kick_cb(void *ctx, const struct reply *r)
         kick_these(k, r);
     } else if (r->outcome == OUT_OK && k->state == STATE_DEAD && k->kicked == 0) {
         k->state = STATE_SCHEDULED;
-        kick_look(k);
+        kick_next(k);
     } else {
         kick_done(k);
     }
 }
 
-static void kick_look(struct order *k)
+static void kick_next(struct order *k)
 {
     uint32_t left = k->args.count - k->kicked;
     struct op op = peek_op(k, k->state, left < KICK_STEP ? left : KICK_STEP);
@@ -127,7 +128,7 @@ BS_HANDLER(bs_kick)
     tube_ref(k->tube);
     k->state = STATE_DEAD;
     order_barrier(k);
-    kick_look(k);
+    kick_next(k);
 }
 
 static void kicked_one_cb(void *ctx, const struct reply *r)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* put: one enqueue. The tube's queue is made first when we have not heard that it is there; when it
- * turns out that it is not (somebody deleted it), once more with the queue. */
+/* put: one enqueue. If the queue of the tube is not known to exist, it is created first. If the
+ * enqueue finds that the queue does not exist, because it was deleted, both are tried once more. */
 #include "api/beanstalk/impl.h"
 
 #define TRIES_MAX 3
@@ -15,7 +15,7 @@ static void put_cb(void *ctx, const struct reply *r)
     } else if (r->outcome == OUT_NO_QUEUE && k->tries < TRIES_MAX) {
         k->tube->made = false;
         put_submit(k);
-    } else if (r->outcome == OUT_NO_QUEUE) { /* limits.auto_queues leaves no room for it */
+    } else if (r->outcome == OUT_NO_QUEUE) { /* limits.auto_queues allows no more queues */
         ANSWER(k, "OUT_OF_MEMORY");
     } else if (r->outcome == OUT_UNAVAILABLE && broker_draining(k->api->broker)) {
         ANSWER(k, "DRAINING");
@@ -41,7 +41,7 @@ static void put_submit(struct order *k)
 {
     struct op op = put_op(k);
     if (!k->tube->made)
-        tube_make(k->api, k->tube); /* when it fails, the enqueue is OUT_NO_QUEUE */
+        tube_create(k->api, k->tube); /* if it fails, the enqueue gets OUT_NO_QUEUE */
     k->tries++;
     order_submit(k, &op, put_cb);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reserve, reserve-with-timeout, reserve-job: claims whose leases are bound to the connection.
  *
- * Reserves that come in a row are one claim of as many jobs. It may bring fewer; then the others
- * are asked for anew, each with its whole time to wait, as if it had been read just then. */
+ * Consecutive reserves become one claim for as many jobs. The claim may return fewer; then the
+ * remaining reserves are claimed again, each with its whole time to wait, as if it had just been
+ * read. */
 #include "api/beanstalk/impl.h"
 
 #define RUN_MAX 100 /* reserves that one claim answers */
@@ -29,7 +30,7 @@ static void reserved(struct conn *c, struct order *k, const struct job_view *v)
         if (h.tube)
             tube_unref(b, h.tube);
         broker_give_back(b->broker, &job, 1);
-        /* Without a body: its queue was deleted in the same moment. */
+        /* Without a body: its queue was deleted at the same time. */
         bs_answer_fixed(k, v->has_body ? SPAN_LITERAL("OUT_OF_MEMORY\r\n")
                                        : SPAN_LITERAL("INTERNAL_ERROR\r\n"));
     } else if (!bs_answer_job(k, SPAN_LITERAL("RESERVED"), h.seq, v->payload)) {
@@ -39,7 +40,7 @@ static void reserved(struct conn *c, struct order *k, const struct job_view *v)
     }
 }
 
-/* The first that waits is about to be answered. */
+/* The first reserve that waits is about to be answered. */
 static struct order *waiting_take(struct conn *c)
 {
     struct order *k = c->waiting, *next = k->next;
@@ -51,10 +52,10 @@ static struct order *waiting_take(struct conn *c)
     return k;
 }
 
-/* The queues gave nothing: a wait that has come to its end, or a look in between. */
+/* The queues have no job: the wait has ended, or an attempt without a wait found nothing. */
 static void nothing(struct conn *c, struct order *k)
 {
-    if (k->word == BS_RESERVE_JOB)
+    if (k->verb == BS_RESERVE_JOB)
         ANSWER(k, "NOT_FOUND");
     else if (held_deadline_soon(c))
         ANSWER(k, "DEADLINE_SOON");
@@ -69,7 +70,7 @@ static void wait_ended(struct conn *c)
     link_remove(&c->uneasy);
 }
 
-/* A cancelled claim is not called back, so the connection is there. */
+/* A cancelled claim is not called back, so the connection still exists. */
 static void claimed_cb(void *ctx, const struct reply *r)
 {
     struct conn *c = ctx;
@@ -102,13 +103,13 @@ static uint32_t wait_of(const struct conn *c, const struct bs_command *cmd)
 {
     if (c->net.eof || c->net.hung_up)
         return 0;
-    if (cmd->word == BS_RESERVE || cmd->timeout_s < 0)
+    if (cmd->verb == BS_RESERVE || cmd->timeout_s < 0)
         return BROKER_WAIT_FOREVER;
     return cmd->timeout_s < (BROKER_WAIT_FOREVER - 1) / 1000 ? (uint32_t)cmd->timeout_s * 1000
                                                              : BROKER_WAIT_FOREVER;
 }
 
-/* With a deadline near it takes what is there, but does not wait. */
+/* With a lease about to expire it takes a job that is ready, but does not wait. */
 void reserve_run(struct conn *c)
 {
     struct span *names = c->api->names;
@@ -124,15 +125,15 @@ void reserve_run(struct conn *c)
     claim(c, &want, held_deadline_soon(c) ? 0 : wait_of(c, &c->wish));
 }
 
-/* A delete of a job in hand does not depend on what the reserves before it will bring. */
+/* A delete of a reserved job does not depend on the results of the reserves before it. */
 bool reserve_lets(const struct conn *c, const struct bs_command *cmd)
 {
     if (c->wants == 0)
         return true;
-    if (cmd->word == BS_DELETE)
+    if (cmd->verb == BS_DELETE)
         return held_find(c, cmd->id) != NULL;
-    return cmd->word == c->wish.word && cmd->timeout_s == c->wish.timeout_s &&
-           (cmd->word == BS_RESERVE || cmd->word == BS_RESERVE_TIMEOUT) && c->wants < RUN_MAX;
+    return cmd->verb == c->wish.verb && cmd->timeout_s == c->wish.timeout_s &&
+           (cmd->verb == BS_RESERVE || cmd->verb == BS_RESERVE_TIMEOUT) && c->wants < RUN_MAX;
 }
 
 void reserve_deadline(struct conn *c)
@@ -143,8 +144,8 @@ void reserve_deadline(struct conn *c)
     reserve_run(c);
 }
 
-/* What a claim under way brings is still theirs. */
-void reserve_hurry(struct conn *c)
+/* The reserves still get the jobs of a claim that is under way. */
+void reserve_stop_waiting(struct conn *c)
 {
     if (c->claim)
         broker_claim_end_wait(c->api->broker, c->claim);
@@ -159,7 +160,7 @@ void reserve_cancel(struct conn *c)
         ANSWER(waiting_take(c), "TIMED_OUT");
 }
 
-static void wants_one(struct conn *c, struct order *k, const struct bs_command *cmd)
+static void reserve_add(struct conn *c, struct order *k, const struct bs_command *cmd)
 {
     k->waits = true;
     if (c->wants++ > 0)
@@ -168,11 +169,11 @@ static void wants_one(struct conn *c, struct order *k, const struct bs_command *
     c->wish = *cmd;
 }
 
-/* Asked when the read is through: more of them may follow. */
+/* The claim is submitted after the whole input was read: more reserves may follow. */
 BS_HANDLER(bs_reserve)
 {
     worker_mark(c);
-    wants_one(c, k, cmd);
+    reserve_add(c, k, cmd);
 }
 
 BS_HANDLER(bs_reserve_job)
@@ -182,6 +183,6 @@ BS_HANDLER(bs_reserve_job)
         ANSWER(k, "NOT_FOUND");
         return;
     }
-    wants_one(c, k, cmd);
+    reserve_add(c, k, cmd);
     claim(c, &want, 0);
 }

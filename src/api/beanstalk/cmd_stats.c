@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stats, stats-job, stats-tube: beanstalkd's fields in beanstalkd's order.
  *
- * Figures of jobs and tubes are the engine's, so they count what other APIs do as well; commands
- * and connections are those of this API. */
+ * The counters of jobs and tubes are the engine's, so they include the operations of other APIs.
+ * Commands and connections are those of this API. */
 #include <inttypes.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -17,7 +17,7 @@ static int64_t at_least_0(int64_t n)
 
 /* ---- stats-job ---- */
 
-static const char *state_word(uint8_t state)
+static const char *state_text(uint8_t state)
 {
     switch (state) {
     case STATE_SCHEDULED:
@@ -31,7 +31,7 @@ static const char *state_word(uint8_t state)
     }
 }
 
-static uint32_t priority_word(int64_t priority)
+static uint32_t priority_text(int64_t priority)
 {
     return priority >= 0 ? 0 : priority < -(int64_t)UINT32_MAX ? UINT32_MAX : (uint32_t)-priority;
 }
@@ -41,8 +41,8 @@ static int64_t created_ms(const struct job *j)
     return id_time(j->id_hi).ms;
 }
 
-/* What it was put, or last released, with: as long as it is delayed that is known; later, of a job
- * that was never released. */
+/* The delay of the put or of the last release. It is known while the job is delayed, and later
+ * for a job that was never released. */
 static int64_t delay_s(const struct job_view *v)
 {
     const struct job *j = &v->job;
@@ -80,8 +80,8 @@ static int job_text(struct buf *out, const struct job_view *v, struct wall_time 
                       "releases: %u\n"
                       "buries: %u\n"
                       "kicks: %u\n",
-                      v->job.seq, (int)v->queue.len, v->queue.at, state_word(v->job.state),
-                      priority_word(view_priority(v)),
+                      v->job.seq, (int)v->queue.len, v->queue.at, state_text(v->job.state),
+                      priority_text(view_priority(v)),
                       at_least_0(now.ms - created_ms(&v->job)) / 1000, delay_s(v), ttr_ms / 1000,
                       time_left_s(v, now), v->outcome_counts.claims, v->outcome_counts.timeouts,
                       v->outcome_counts.releases, v->outcome_counts.rejections,
@@ -111,7 +111,7 @@ BS_HANDLER(bs_stats_job)
 
 /* ---- stats-tube ---- */
 
-/* A pause that another API made, or an earlier run, is as long as it has still to go. */
+/* For a pause that was set by another API, or before a restart, the time that is left. */
 static void pause_of(const struct beanstalk *b, const struct tube *t, const struct queue_view *v,
                      int64_t *ret_s, int64_t *ret_left_s)
 {
@@ -126,9 +126,9 @@ static int tube_text(struct order *k, struct span name, const struct tube *t,
                      const struct queue_view *v)
 {
     static const struct queue_counts none;
-    static const struct tube nobody;
+    static const struct tube unreferenced;
     const struct queue_counts *n = v ? &v->counts : &none;
-    const struct tube *u = t ? t : &nobody;
+    const struct tube *u = t ? t : &unreferenced;
     int64_t pause, left;
     pause_of(k->api, t, v, &pause, &left);
     return buf_printf(&k->out,
@@ -171,16 +171,8 @@ static void tube_cb(void *ctx, const struct reply *r)
 
 BS_HANDLER(bs_stats_tube)
 {
-    struct op op = {.kind = OP_QUEUE_GET};
-    k->tube = tube_get(c->api, cmd->tube);
-    if (!k->tube) {
-        ANSWER(k, "OUT_OF_MEMORY");
-        return;
-    }
-    tube_ref(k->tube);
-    op.queue.name = tube_name(k->tube);
-    order_barrier(k); /* its figures are those of this very moment */
-    order_submit(k, &op, tube_cb);
+    (void)c;
+    order_get_tube(k, cmd->tube, tube_cb);
 }
 
 /* ---- stats ---- */
@@ -197,8 +189,8 @@ static int sums_text(struct buf *out, const struct tube_sums *s)
                       s->urgent, s->ready, s->reserved, s->delayed, s->buried);
 }
 
-/* In beanstalkd's order; it does not tell of the others. */
-static int commands_text(struct buf *out, const uint64_t counts[BS_WORD_COUNT])
+/* In beanstalkd's order, which has no counters for the other commands. */
+static int commands_text(struct buf *out, const uint64_t counts[BS_VERB_COUNT])
 {
     static const uint8_t told[] = {
         BS_PUT,
@@ -226,7 +218,7 @@ static int commands_text(struct buf *out, const uint64_t counts[BS_WORD_COUNT])
     };
     int err = 0;
     for (size_t i = 0; !err && i < sizeof told; i++)
-        err = buf_printf(out, "cmd-%s: %" PRIu64 "\n", bs_word_name((enum bs_word)told[i]),
+        err = buf_printf(out, "cmd-%s: %" PRIu64 "\n", bs_verb_name((enum bs_verb)told[i]),
                          counts[told[i]]);
     return err;
 }

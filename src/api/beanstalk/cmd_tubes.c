@@ -53,7 +53,7 @@ BS_HANDLER(bs_quit)
 {
     (void)cmd;
     c->net.no_more = true;
-    /* What it asked for before is answered; this has no answer. */
+    /* Earlier commands are answered; quit itself has no reply. */
     bs_answer_out(k);
 }
 
@@ -102,7 +102,7 @@ static void sums_add(struct tube_sums *s, const struct queue_counts *n)
 static int tube_seen(struct order *k, struct span name)
 {
     k->listing->sums.tubes++;
-    return k->word == BS_LIST_TUBES ? name_add(&k->out, name) : 0;
+    return k->verb == BS_LIST_TUBES ? name_add(&k->out, name) : 0;
 }
 
 static int queue_seen(struct order *k, const struct queue_view *v)
@@ -116,7 +116,7 @@ static int queue_seen(struct order *k, const struct queue_view *v)
     return tube_seen(k, v->name);
 }
 
-/* Tubes that somebody refers to and that have no queue. */
+/* Tubes that a connection refers to and that have no queue. */
 static int others_seen(struct order *k)
 {
     struct beanstalk *b = k->api;
@@ -153,7 +153,7 @@ static void list_cb(void *ctx, const struct reply *r)
         err = others_seen(k);
     if (err)
         ANSWER(k, "OUT_OF_MEMORY");
-    else if (k->word == BS_LIST_TUBES)
+    else if (k->verb == BS_LIST_TUBES)
         bs_answer_data(k);
     else
         bs_stats_answer(k);
@@ -213,7 +213,7 @@ static void pause_cb(void *ctx, const struct reply *r)
         return;
     }
     if (!v)
-        tube_make(b, k->tube); /* when it fails, so does the pause */
+        tube_create(b, k->tube); /* if it fails, the pause fails too */
     int64_t ms = (int64_t)k->args.delay_s * 1000;
     struct op op = {.kind = OP_PAUSE,
                     .queue = {.name = tube_name(k->tube),
@@ -223,15 +223,7 @@ static void pause_cb(void *ctx, const struct reply *r)
 
 BS_HANDLER(bs_pause_tube)
 {
-    struct op op = {.kind = OP_QUEUE_GET};
-    k->tube = tube_get(c->api, cmd->tube);
-    if (!k->tube) {
-        ANSWER(k, "OUT_OF_MEMORY");
-        return;
-    }
-    tube_ref(k->tube);
+    (void)c;
     k->args = *cmd;
-    op.queue.name = tube_name(k->tube);
-    order_barrier(k);
-    order_submit(k, &op, pause_cb);
+    order_get_tube(k, cmd->tube, pause_cb);
 }

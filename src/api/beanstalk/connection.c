@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One client: taking its commands, sending its replies, and how its connection ends.
+/* One client: reading its commands, sending its replies, and closing its connection.
  *
- * A client that does not read its answers is not read from either, and after a while it is dropped.
+ * The server does not read from a client that does not read its replies, and closes the
+ * connection after a while.
  *
- * An end of input is the client's word that it sends no more: it still gets its answers, and a
- * reserve that waits is answered TIMED_OUT, as beanstalkd does. */
+ * The end of the input means that the client sends no more commands. It still gets its replies,
+ * and a reserve that waits is answered with TIMED_OUT, as in beanstalkd. */
 #include "api/beanstalk/impl.h"
 #include "base/check.h"
 
@@ -26,7 +27,7 @@ void conn_opened(struct net_conn *n)
     CHECK(tube_watch(c, b->default_tube)); /* the first needs no memory */
 }
 
-/* Answered orders go; the others live until their ops are answered. */
+/* Answered orders are freed; the others are kept until their operations are answered. */
 static void chain_loosen(struct conn *c)
 {
     struct order *k = c->first;
@@ -58,14 +59,14 @@ void conn_closed(struct net_conn *n)
 
 void conn_input_ended(struct net_conn *n)
 {
-    reserve_hurry(conn_of(n));
+    reserve_stop_waiting(conn_of(n));
     net_conn_schedule(n);
 }
 
-/* What it sent before is still to be read. */
+/* The input that it has sent must still be read. */
 void conn_hung_up(struct net_conn *n)
 {
-    reserve_hurry(conn_of(n));
+    reserve_stop_waiting(conn_of(n));
 }
 
 /* ---- input ---- */
@@ -96,11 +97,11 @@ static void take(struct conn *c, enum bs_result r, const struct bs_command *cmd)
     bool first = !c->answered;
     c->answered = true;
     guard_part(c, BS_PART_NONE);
-    if (!k) { /* without memory for an answer there is nothing to be said */
+    if (!k) { /* without memory for a reply, nothing can be answered */
         net_conn_close(&c->net);
         return;
     }
-    k->word = cmd->word;
+    k->verb = cmd->verb;
     if (r == BS_COMMAND) {
         bs_command_run(c, k, cmd);
         return;
@@ -122,7 +123,7 @@ static size_t commands_take(struct conn *c, struct span in)
         size_t used;
         enum bs_result r = bs_parse(&c->parser, span_of(in.at + done, in.len - done), &used, &cmd);
         if (r == BS_COMMAND && !reserve_lets(c, &cmd))
-            break; /* it is read again when they are answered */
+            break; /* reading continues when they are answered */
         done += used;
         if (r != BS_MORE)
             take(c, r, &cmd);
@@ -143,7 +144,7 @@ size_t conn_input(struct net_conn *n, struct span in)
     return n->no_more ? in.len : done;
 }
 
-/* While commands wait, more may come, but not without bound. */
+/* While commands wait, more may arrive, up to a limit. */
 bool conn_wants_input(const struct net_conn *n)
 {
     const struct conn *c = conn_of(n);
@@ -152,7 +153,7 @@ bool conn_wants_input(const struct net_conn *n)
 
 /* ---- memory ---- */
 
-/* The put that is being read is answered OUT_OF_MEMORY when its body has come. */
+/* The put that is being read is answered with OUT_OF_MEMORY after its whole body has arrived. */
 static void put_give_up(struct conn *c, size_t have)
 {
     bs_parser_skip(&c->parser, have);
@@ -175,7 +176,7 @@ bool conn_may_shed(const struct net_conn *n)
     return n->blocked || c->claim || (n->in.len > 0 && intake_open(c));
 }
 
-/* A reserve has no answer that says so; the jobs that its connection holds are given back. */
+/* A reserve has no reply for this case, so the connection is closed and its jobs are released. */
 static enum budget_shed shed_reason(const struct conn *c)
 {
     if (c->net.blocked)

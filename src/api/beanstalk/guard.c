@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that must not be served: those that speak another protocol, and those that begin a
- * command and do not finish it.
+/* Clients that must not be served: those that use another protocol, and those that begin a
+ * command and do not complete it.
  *
- * The first line of a connection decides its protocol (bs_protocol). HTTP and binary protocols are
- * closed without an answer. An unknown command on the first line gets beanstalkd's answer, and then
- * the connection is closed, too: no client of beanstalkd begins with one, and whatever other text
- * protocol this is, nothing behind its first line may be run. The same holds for a known command
- * that is BAD_FORMAT ("use rtsp://x RTSP/1.0"). A client of beanstalkd sends a malformed command
- * only if it is given a tube name or a number that is none; if that is the very first command of
- * a connection, the client gets its answer and has to connect again for the next one. This is rare,
- * and in return no line of another protocol is tried as a command. Later malformed commands are
- * answered, and the connection goes on.
+ * The first line of a connection decides its protocol (bs_protocol). Connections that use HTTP
+ * or a binary protocol are closed without a reply. An unknown command on the first line gets
+ * beanstalkd's reply, and then the connection is closed as well: no client of beanstalkd begins
+ * with an unknown command, and nothing after the first line of another text protocol may be
+ * executed. The same holds for a known command that is BAD_FORMAT ("use rtsp://x RTSP/1.0"). A
+ * client of beanstalkd sends a malformed command only if its user gives it an invalid tube name
+ * or number. If that is the very first command of a connection, the client gets its reply and
+ * has to connect again for the next command. This is rare, and in return no line of another
+ * protocol is tried as a command. Later malformed commands are answered, and the connection
+ * stays open.
  *
- * A line must be complete within line_ms. Within body_ms a body must be complete or
- * PART_PROGRESS_BYTES of it must have come, so that a large put over a slow link is not cut off.
- * Time counts only while the server is willing to read. There is no limit between commands. */
+ * A line must be complete within line_ms. Within body_ms a body must be complete, or
+ * PART_PROGRESS_BYTES of it must have arrived, so that a large put over a slow link is not
+ * aborted. Time counts only while the server reads from the connection. There is no limit
+ * between commands. */
 #include "api/beanstalk/impl.h"
 #include "api/v1/server/metrics.h"
 
@@ -29,7 +31,7 @@ static const char *const protocol_names[BS_PROTOCOL_COUNT] = {
 
 /* ---- other protocols ---- */
 
-/* At most once a minute, and nothing of what the client sent. */
+/* Logged at most once a minute, and without any bytes that the client sent. */
 static void foreign_log(struct beanstalk *b, enum bs_protocol protocol)
 {
     uint64_t now = net_now(&b->net);
@@ -39,9 +41,10 @@ static void foreign_log(struct beanstalk *b, enum bs_protocol protocol)
     b->foreign_logged_ms = now ? now : 1;
     log_event(b->net.config.log, LOG_WARN, "beanstalk_cross_protocol",
               LOG_TEXT("protocol", protocol_names[protocol]),
-              LOG_TEXT("help", "a client that does not speak beanstalkd's protocol was "
-                               "disconnected and nothing it sent was run; a web page may have made "
-                               "a browser connect here, or a program uses the wrong port"));
+              LOG_TEXT("help",
+                       "the server disconnected a client that does not use beanstalkd's "
+                       "protocol, and executed nothing of its input; a web page may have made a "
+                       "browser connect to this port, or a program uses the wrong port"));
 }
 
 bool guard_first_line(struct conn *c, struct span in)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jobs a connection has reserved: mostly one, sometimes thousands, so there is an index as soon
- * as they are many.
+/* The jobs that a connection has reserved: usually one, sometimes thousands. A large number of
+ * them gets an index.
  *
- * A lease that has run out is the engine's to end; here its job stays until it is asked for, or
- * until somebody looks for the soonest deadline. */
+ * The engine ends a lease that has expired. Its job stays in this list until a command names it,
+ * or until the earliest deadline is computed again. */
 #include "api/beanstalk/impl.h"
 #include "base/check.h"
 #include "base/mem.h"
 
-#define INDEX_FROM 32 /* fewer are walked through */
-#define GRACE_MS 1000 /* the engine and we may differ by a moment about when a lease has ended */
+#define INDEX_FROM 32 /* fewer are searched one by one */
+#define GRACE_MS 1000 /* the engine and this file may differ slightly about when a lease ended */
 
 static void index_drop(struct conn *c)
 {
@@ -18,7 +18,7 @@ static void index_drop(struct conn *c)
     c->indexed = false;
 }
 
-/* Without memory for it the jobs are walked through. */
+/* Without memory for the index, the jobs are searched one by one. */
 static void index_build(struct conn *c)
 {
     map64_init(&c->held_index);
@@ -59,7 +59,7 @@ static bool held_room(struct conn *c)
 
 static void held_append(struct conn *c, const struct held *h)
 {
-    CHECK(c->held); /* held_room has made it */
+    CHECK(c->held); /* held_room has allocated it */
     c->held[c->held_count++] = *h;
     if (h->until_ms < c->soonest_ms || c->held_count == 1)
         c->soonest_ms = h->until_ms;
@@ -69,7 +69,7 @@ static void held_append(struct conn *c, const struct held *h)
         index_build(c);
 }
 
-/* A job that comes back to the same connection after its lease has ended takes its old place. */
+/* A job that the same connection reserves again after its lease has ended takes its old place. */
 bool held_add(struct conn *c, const struct held *h)
 {
     struct held *old = held_find(c, h->seq);
@@ -109,7 +109,7 @@ bool held_take(struct conn *c, uint64_t seq, struct held *ret)
     return true;
 }
 
-/* The room that it left is still there, or it is given back. */
+/* If the room that it left is used, the job is released. */
 void held_put_back(struct conn *c, const struct held *h)
 {
     if (held_room(c)) {
@@ -121,7 +121,7 @@ void held_put_back(struct conn *c, const struct held *h)
     tube_unref(c->api, h->tube);
 }
 
-/* Makes soonest_ms exact, less those whose time is over. */
+/* Computes soonest_ms exactly, without leases that have expired. */
 static void soonest_find(struct conn *c, int64_t now)
 {
     c->soonest_ms = INT64_MAX;

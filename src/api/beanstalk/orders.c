@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands under way, and their answers. */
+/* Commands under way, and their replies. */
 #include "api/beanstalk/impl.h"
 #include "base/check.h"
 #include "base/mem.h"
@@ -13,7 +13,7 @@
 struct order *order_new(struct conn *c)
 {
     struct beanstalk *b = c->api;
-    if (!bs_account_order(c)) /* it may close other connections, whose orders become spare */
+    if (!bs_account_order(c)) /* this may close other connections, whose orders become available */
         return NULL;
     struct order *k = b->spare;
     if (k) {
@@ -116,7 +116,7 @@ void bs_answer_out(struct order *k)
     answered(k);
 }
 
-/* Digits of n into the end of `out`; gives where they begin. */
+/* Writes the digits of n to the end of `out`; returns where they begin. */
 static char *digits(uint64_t n, char out[NUMBER_BYTES])
 {
     char *at = out + NUMBER_BYTES;
@@ -134,8 +134,8 @@ static void put_number(struct buf *b, uint64_t n)
     buf_put_bytes(b, at, (size_t)(text + NUMBER_BYTES - at));
 }
 
-/* Room for `more` bytes in place of what out holds; false: out of memory, and so it was answered.
- */
+/* Reserves `more` bytes in `out` in place of its contents. false: out of memory, and this was
+ * answered. */
 static bool out_begin(struct order *k, size_t more)
 {
     buf_clear(&k->out);
@@ -216,7 +216,7 @@ void bs_answer_refusal(struct order *k, const struct reply *r)
         return;
     default:
         log_event(k->api->net.config.log, LOG_WARN, "beanstalk_internal_error",
-                  LOG_TEXT("command", bs_word_name(k->word)),
+                  LOG_TEXT("command", bs_verb_name(k->verb)),
                   LOG_TEXT("outcome", outcome_name(r->outcome)),
                   LOG_TEXT("why", r->note ? r->note : ""));
         ANSWER(k, "INTERNAL_ERROR");
@@ -230,4 +230,18 @@ void order_submit(struct order *k, const struct op *op, broker_reply_fn fn)
         ANSWER(k, "INTERNAL_ERROR");
     else if (err)
         ANSWER(k, "OUT_OF_MEMORY");
+}
+
+void order_get_tube(struct order *k, struct span tube, broker_reply_fn fn)
+{
+    struct op op = {.kind = OP_QUEUE_GET};
+    k->tube = tube_get(k->api, tube);
+    if (!k->tube) {
+        ANSWER(k, "OUT_OF_MEMORY");
+        return;
+    }
+    tube_ref(k->tube);
+    op.queue.name = tube_name(k->tube);
+    order_barrier(k);
+    order_submit(k, &op, fn);
 }

@@ -11,50 +11,50 @@ enum parse_state {
     PARSE_SKIP, /* in a body that is too long */
 };
 
-/* What stands behind the word. p: priority, d: delay, t: time to run, b: bytes of the body, i: id,
- * u: tube, n: count, w: seconds to wait; "" = nothing, "*" = whatever. Of words that begin alike
- * the longest comes first; those of every job come before the others. */
-static const struct word {
+/* The arguments after the verb. p: priority, d: delay, t: time to run, b: bytes of the body, i:
+ * id, u: tube, n: count, w: seconds to wait; "" = none, "*" = any text. Of verbs with the same
+ * beginning the longest comes first; frequent verbs come before the others. */
+static const struct verb_row {
     const char *text;
     uint8_t len;
-    uint8_t word;
+    uint8_t verb;
     const char *args;
-} words[] = {
-#define WORD(text, word, args)                                                                     \
+} verbs[] = {
+#define VERB(text, word, args)                                                                     \
     {                                                                                              \
         text, sizeof(text) - 1, word, args                                                         \
     }
-    WORD("put ", BS_PUT, "pdtb"),
-    WORD("delete ", BS_DELETE, "i"),
-    WORD("reserve-with-timeout ", BS_RESERVE_TIMEOUT, "w"),
-    WORD("reserve-job ", BS_RESERVE_JOB, "i"),
-    WORD("reserve", BS_RESERVE, ""),
-    WORD("release ", BS_RELEASE, "ipd"),
-    WORD("bury ", BS_BURY, "ip"),
-    WORD("touch ", BS_TOUCH, "i"),
-    WORD("use ", BS_USE, "u"),
-    WORD("watch ", BS_WATCH, "u"),
-    WORD("ignore ", BS_IGNORE, "u"),
-    WORD("peek ", BS_PEEK, "i"),
-    WORD("peek-ready", BS_PEEK_READY, ""),
-    WORD("peek-delayed", BS_PEEK_DELAYED, ""),
-    WORD("peek-buried", BS_PEEK_BURIED, ""),
-    WORD("kick-job ", BS_KICK_JOB, "i"),
-    WORD("kick ", BS_KICK, "n"),
-    WORD("stats-job ", BS_STATS_JOB, "i"),
-    WORD("stats-tube ", BS_STATS_TUBE, "u"),
-    WORD("stats", BS_STATS, ""),
-    WORD("list-tubes-watched", BS_LIST_TUBES_WATCHED, ""),
-    WORD("list-tube-used", BS_LIST_TUBE_USED, ""),
-    WORD("list-tubes", BS_LIST_TUBES, ""),
-    WORD("pause-tube", BS_PAUSE_TUBE, " ud"),
-    WORD("quit", BS_QUIT, "*"),
-#undef WORD
+    VERB("put ", BS_PUT, "pdtb"),
+    VERB("delete ", BS_DELETE, "i"),
+    VERB("reserve-with-timeout ", BS_RESERVE_TIMEOUT, "w"),
+    VERB("reserve-job ", BS_RESERVE_JOB, "i"),
+    VERB("reserve", BS_RESERVE, ""),
+    VERB("release ", BS_RELEASE, "ipd"),
+    VERB("bury ", BS_BURY, "ip"),
+    VERB("touch ", BS_TOUCH, "i"),
+    VERB("use ", BS_USE, "u"),
+    VERB("watch ", BS_WATCH, "u"),
+    VERB("ignore ", BS_IGNORE, "u"),
+    VERB("peek ", BS_PEEK, "i"),
+    VERB("peek-ready", BS_PEEK_READY, ""),
+    VERB("peek-delayed", BS_PEEK_DELAYED, ""),
+    VERB("peek-buried", BS_PEEK_BURIED, ""),
+    VERB("kick-job ", BS_KICK_JOB, "i"),
+    VERB("kick ", BS_KICK, "n"),
+    VERB("stats-job ", BS_STATS_JOB, "i"),
+    VERB("stats-tube ", BS_STATS_TUBE, "u"),
+    VERB("stats", BS_STATS, ""),
+    VERB("list-tubes-watched", BS_LIST_TUBES_WATCHED, ""),
+    VERB("list-tube-used", BS_LIST_TUBE_USED, ""),
+    VERB("list-tubes", BS_LIST_TUBES, ""),
+    VERB("pause-tube", BS_PAUSE_TUBE, " ud"),
+    VERB("quit", BS_QUIT, "*"),
+#undef VERB
 };
 
-const char *bs_word_name(enum bs_word w)
+const char *bs_verb_name(enum bs_verb w)
 {
-    static const char *const names[BS_WORD_COUNT] = {
+    static const char *const names[BS_VERB_COUNT] = {
         [BS_PUT] = "put",
         [BS_RESERVE] = "reserve",
         [BS_RESERVE_TIMEOUT] = "reserve-with-timeout",
@@ -81,7 +81,7 @@ const char *bs_word_name(enum bs_word w)
         [BS_PAUSE_TUBE] = "pause-tube",
         [BS_QUIT] = "quit",
     };
-    return w < BS_WORD_COUNT ? names[w] : NULL;
+    return w < BS_VERB_COUNT ? names[w] : NULL;
 }
 
 /* ---- characters ---- */
@@ -105,7 +105,7 @@ static void blanks_drop(struct span *s)
 
 /* ---- arguments ---- */
 
-/* Digits, blanks before them allowed; false: none, or more than max. */
+/* Digits, with optional blanks before them. false: no digits, or more than max. */
 static bool take_number(struct span *s, uint64_t max, uint64_t *ret)
 {
     uint64_t v = 0;
@@ -133,7 +133,7 @@ static bool take_u32(struct span *s, uint32_t *ret)
     return true;
 }
 
-/* A number with a sign, perhaps, and whatever behind it: some clients send such. */
+/* A number with an optional sign and any text after it: some clients send this. */
 static bool take_loose(struct span *s, int64_t *ret)
 {
     blanks_drop(s);
@@ -205,7 +205,7 @@ static bool take_argument(char kind, struct span *s, struct bs_command *c, uint3
     }
 }
 
-/* False: malformed. *ret_rest: what stands behind the arguments. */
+/* false: malformed. *ret_rest is the text after the arguments. */
 static bool take_arguments(const char *kinds, struct span *rest, struct bs_command *c,
                            uint32_t *bytes)
 {
@@ -217,15 +217,15 @@ static bool take_arguments(const char *kinds, struct span *rest, struct bs_comma
 
 /* ---- lines ---- */
 
-static const struct word *word_find(struct span line)
+static const struct verb_row *verb_find(struct span line)
 {
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (line.len >= words[i].len && memcmp(line.at, words[i].text, words[i].len) == 0)
-            return &words[i];
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (line.len >= verbs[i].len && memcmp(line.at, verbs[i].text, verbs[i].len) == 0)
+            return &verbs[i];
     return NULL;
 }
 
-/* Bytes of the line, its end included; 0 = it has not come to its end. */
+/* The length of the line including its end; 0 = the line is incomplete. */
 static size_t line_length(struct span in)
 {
     const char *from = in.at, *end = in.at + in.len, *lf;
@@ -237,7 +237,7 @@ static size_t line_length(struct span in)
     return 0;
 }
 
-/* A put's line is there; is its body? */
+/* The line of a put is complete; this checks its body. */
 static enum bs_result body_take(struct bs_parser *p, struct span in, size_t line, uint32_t bytes,
                                 bool rest, size_t *ret_used, struct bs_command *ret)
 {
@@ -270,14 +270,14 @@ static enum bs_result line_take(struct bs_parser *p, struct span in, size_t len,
     *ret_used = len;
     if (memchr(line.at, 0, line.len))
         return BS_BAD_FORMAT;
-    const struct word *w = word_find(line);
+    const struct verb_row *w = verb_find(line);
     if (!w)
         return BS_UNKNOWN_COMMAND;
-    *ret = (struct bs_command){.word = w->word};
+    *ret = (struct bs_command){.verb = w->verb};
     struct span rest = span_of(line.at + w->len, line.len - w->len);
     if (!take_arguments(w->args, &rest, ret, &bytes))
         return BS_BAD_FORMAT;
-    if (w->word == BS_PUT) {
+    if (w->verb == BS_PUT) {
         *ret_used = 0;
         return body_take(p, in, len, bytes, rest.len > 0, ret_used, ret);
     }
@@ -294,11 +294,11 @@ static enum bs_result skip_body(struct bs_parser *p, struct span in, size_t *ret
     if (p->skip > 0)
         return BS_MORE;
     p->state = PARSE_LINE;
-    ret->word = BS_PUT;
+    ret->verb = BS_PUT;
     return (enum bs_result)p->skip_as;
 }
 
-/* The last byte may be the CR of the line's end, and stays. */
+/* The last byte may be the CR of the line's end, so it is kept. */
 static enum bs_result skip_line(struct bs_parser *p, struct span in, size_t *ret_used)
 {
     size_t len = line_length(in);
@@ -324,7 +324,7 @@ enum bs_result bs_parse(struct bs_parser *p, struct span in, size_t *ret_used,
                         struct bs_command *ret)
 {
     *ret_used = 0;
-    ret->word = BS_WORD_COUNT;
+    ret->verb = BS_VERB_COUNT;
     p->need = 0;
     if (in.len == 0)
         return BS_MORE;
@@ -350,8 +350,8 @@ enum bs_part bs_part(const struct bs_parser *p, size_t kept)
 
 /* ---- the first line ---- */
 
-/* The next word of the line, empty at its end. A client may end lines with LF alone. */
-static struct span take_word(struct span *s)
+/* The next token of the line, empty at its end. A client may end lines with LF alone. */
+static struct span take_token(struct span *s)
 {
     static const char blanks[] = " \t\r\n";
     size_t from = 0, to;
@@ -359,31 +359,31 @@ static struct span take_word(struct span *s)
         from++;
     for (to = from; to < s->len && !memchr(blanks, s->at[to], sizeof blanks - 1); to++)
         ;
-    struct span word = span_of(s->at + from, to - from);
+    struct span token = span_of(s->at + from, to - from);
     *s = span_of(s->at + to, s->len - to);
-    return word;
+    return token;
 }
 
-static bool is_version(struct span word)
+static bool is_version(struct span token)
 {
-    return word.len >= 5 && strncasecmp(word.at, "HTTP/", 5) == 0;
+    return token.len >= 5 && strncasecmp(token.at, "HTTP/", 5) == 0;
 }
 
 static bool has_version(struct span line)
 {
-    (void)take_word(&line); /* the method … */
-    (void)take_word(&line); /* … and the target */
-    for (struct span word = take_word(&line); word.len > 0; word = take_word(&line))
-        if (is_version(word))
+    (void)take_token(&line); /* the method … */
+    (void)take_token(&line); /* … and the target */
+    for (struct span token = take_token(&line); token.len > 0; token = take_token(&line))
+        if (is_version(token))
             return true;
     return false;
 }
 
-/* "/path", "*" or "http://host/path" behind the first word. */
+/* Whether the first token is followed by "/path", "*" or "http://host/path". */
 static bool has_target(struct span line)
 {
-    (void)take_word(&line);
-    struct span target = take_word(&line);
+    (void)take_token(&line);
+    struct span target = take_token(&line);
     return target.len > 0 &&
            (target.at[0] == '/' || target.at[0] == '*' || memmem(target.at, target.len, "://", 3));
 }
@@ -407,7 +407,7 @@ enum bs_protocol bs_protocol(struct span in)
         line.len = len;
     if (has_version(line))
         return BS_PROTOCOL_HTTP;
-    if (len > 0 && word_find(line))
+    if (len > 0 && verb_find(line))
         return BS_PROTOCOL_BEANSTALK;
     return has_target(line) ? BS_PROTOCOL_HTTP : BS_PROTOCOL_UNKNOWN;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API as a whole: beanstalk as a protocol of src/net, reserves with jobs in hand, its beginning
- * and its end. */
+/* The API as a whole: beanstalk as a protocol of src/net, reserves of connections that hold
+ * jobs, opening and closing. */
 #include "api/beanstalk/beanstalk.h"
 
 #include "api/beanstalk/impl.h"
@@ -15,7 +15,7 @@ static struct beanstalk *api_of(struct net_server *s)
 
 /* ---- reserves with jobs in hand ---- */
 
-/* Those that wait with jobs in hand are few; all of them are looked at. */
+/* Few connections wait while they hold jobs, so all of them are checked. */
 static void deadline_cb(uv_timer_t *timer)
 {
     struct beanstalk *b = timer->data;
@@ -145,7 +145,7 @@ int beanstalk_new(const struct beanstalk_config *config, struct beanstalk **ret)
     return 0;
 }
 
-/* The first tick looks for tubes that an earlier run left behind. */
+/* The first tick searches for tubes that an earlier run left behind. */
 void beanstalk_serve(struct beanstalk *b, struct broker *broker)
 {
     b->broker = broker;

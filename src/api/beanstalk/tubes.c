@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tubes: who refers to them, how they come and go.
+/* Tubes: references to them, and how they are created and deleted.
  *
- * beanstalkd has a tube as long as a connection uses or watches it or it has jobs. A queue comes
- * with the first put and would stay; clients that make a tube for each answer they wait for would
- * leave thousands behind. So a tube that nobody refers to and that may have lost its last job is
- * put on a list, and at the end of the turn its queue is deleted, if it is empty and this API made
- * it. The engine decides that, so a job that comes meanwhile is safe.
+ * beanstalkd has a tube as long as a connection uses or watches it or it contains jobs. A queue
+ * is created by the first put and would stay; clients that create a tube for each reply that
+ * they wait for would leave thousands behind. Therefore a tube without references that may have
+ * lost its last job is put on a list, and at the end of the loop iteration its queue is deleted
+ * if it is empty and this API created it. The engine decides that, so a job that arrives in the
+ * meantime is safe.
  *
- * The struct outlives the references, since it has the tube's figures; it goes with the queue. */
+ * The struct outlives the references, because it has the counters of the tube; it is freed with
+ * the queue. */
 #include "api/beanstalk/impl.h"
 #include "base/digest/random.h"
 #include "base/mem.h"
 
-#define SWEEP_MAX 256 /* tubes looked at in one turn */
+#define SWEEP_MAX 256 /* tubes checked in one loop iteration */
 
 static const struct span DEFAULT_TUBE = SPAN_LITERAL("default");
 
@@ -139,7 +141,7 @@ bool tube_watch(struct conn *c, struct tube *t)
     return true;
 }
 
-/* As beanstalkd orders them: the last takes the place of the one that goes. */
+/* In beanstalkd's order: the last tube takes the place of the one that is removed. */
 void tube_ignore(struct conn *c, struct tube *t)
 {
     for (uint32_t i = 0; i < c->watched_count; i++) {
@@ -194,14 +196,14 @@ bool tube_exists(const struct beanstalk *b, const struct tube *t, const struct q
     return v && (jobs_of(&v->counts) > 0 || !span_equal(v->owner, BS_OWNER));
 }
 
-static void made_cb(void *ctx, const struct reply *r)
+static void created_cb(void *ctx, const struct reply *r)
 {
     struct beanstalk *b = ctx;
     (void)r;
     net_work_done(&b->net);
 }
 
-void tube_make(struct beanstalk *b, struct tube *t)
+void tube_create(struct beanstalk *b, struct tube *t)
 {
     struct op op = {.kind = OP_QUEUE_PUT,
                     .queue = {.name = tube_name(t),
@@ -210,14 +212,14 @@ void tube_make(struct beanstalk *b, struct tube *t)
                               .policy = &b->policy,
                               .has_owner = true,
                               .owner = BS_OWNER}};
-    if (broker_submit(b->broker, &op, 1, made_cb, b) != 0)
+    if (broker_submit(b->broker, &op, 1, created_cb, b) != 0)
         return;
     b->net.under_way++;
     t->made = true;
 }
 
-/* A job is tried until somebody deletes or buries it, and a deleted one leaves nothing behind. */
-static void policy_make(struct beanstalk *b)
+/* A job is retried until it is deleted or buried, and a deleted job leaves nothing behind. */
+static void policy_init(struct beanstalk *b)
 {
     struct queue_policy *p = &b->policy;
     if (b->config.policy)
@@ -243,7 +245,7 @@ struct ending {
     struct tube *tube;
     uint64_t jobs, timeouts;
     enum outcome deleted;
-    unsigned waiting; /* answers to come, in any order */
+    unsigned waiting; /* replies that are outstanding, in any order */
 };
 
 static void ended(struct ending *n)
@@ -276,7 +278,7 @@ static void ended_cb(void *ctx, const struct reply *r)
         ended(n);
 }
 
-/* False: no memory now. */
+/* false: out of memory. */
 static bool tube_end(struct beanstalk *b, struct tube *t)
 {
     struct op ops[2] = {
@@ -359,7 +361,7 @@ int tubes_init(struct beanstalk *b)
     link_init(&b->tubes);
     link_init(&b->emptied);
     map128_init(&b->by_name);
-    policy_make(b);
+    policy_init(b);
     int err = random_bytes(&b->hash_key, sizeof b->hash_key);
     if (err)
         return err;

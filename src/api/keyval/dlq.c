@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dead letters: the dead jobs of one queue. An entry's id is its message's, and so is originalId.
- */
+/* Dead letters: the dead jobs of one queue. The id of an entry and its originalId are the id of
+ * the message. */
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/keyval/keyval_impl.h"
-#include "api/words.h"
 #include "core/job_error.h"
 #include "core/job_texts.h"
 #include "core/limits.h"
@@ -22,7 +22,7 @@ static void write_entry(struct json_writer *w, const struct job_view *v)
     json_write_key(w, "errorMessage");
     if (v->error.len > 0)
         json_write_text(w, job_error_split(v->error).text);
-    else if (v->job.reason == REASON_FAILED) /* a nack that gave none */
+    else if (v->job.reason == REASON_FAILED) /* the nack had no error */
         json_write_null(w);
     else
         json_write_text(w, span_text(reason_name((enum job_reason)v->job.reason)));
@@ -48,10 +48,8 @@ static void list_reply(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct json_writer w;
-    if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
-        call_refuse(c, r);
+    if (!keyval_queue_read(c, r))
         return;
-    }
     answer_begin(c->x, &w);
     json_write_array(&w);
     for (uint32_t i = 0; i < r->job_count; i++)
@@ -76,16 +74,14 @@ void keyval_dlq_list_handle(void *ctx, struct http_exchange *x)
                                   .want_body = true,
                                   .newest_first = true,
                                   .skip = (uint64_t)in.offset};
-    int err = broker_submit(k->broker, &c->op, 1, list_reply, c);
-    if (err < 0)
-        answer_error(x, err);
+    call_ask(c, list_reply);
 }
 
 /* ---- one entry ---- */
 
 static const struct field queue_rows[] = {QUEUE_ROW};
 
-/* What is to be done once the entry is there. */
+/* An operation on an entry, which is read first. */
 struct entry {
     struct call call;
     struct queue_in in;
@@ -113,7 +109,7 @@ static struct entry *entry_new(struct keyval *k, struct http_exchange *x, call_f
     return e;
 }
 
-/* A job that is not dead, or of another queue, is no dead letter of this one. */
+/* A job that is not dead, or that is in another queue, is not a dead letter of this queue. */
 static bool is_entry(const struct entry *e, const struct reply *r)
 {
     return r->outcome == OUT_OK && r->job_count == 1 && r->jobs[0].job.state == STATE_DEAD &&
@@ -192,7 +188,7 @@ static void requeued(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* Another request may have taken the dead letter meanwhile. */
+/* Another request may have requeued or deleted the dead letter in the meantime. */
 static void not_requeued(struct call *c, const struct reply *r)
 {
     if (r->outcome == OUT_NOT_FOUND || r->outcome == OUT_ILLEGAL)
@@ -201,15 +197,7 @@ static void not_requeued(struct call *c, const struct reply *r)
         call_refuse(c, r);
 }
 
-static bool copy_text(struct arena *arena, struct span *s)
-{
-    if (s->len == 0)
-        return true;
-    s->at = arena_copy(arena, s->at, s->len);
-    return s->at != NULL;
-}
-
-/* Everything the message was enqueued with, but for when it was to expire. */
+/* Copies everything that the message was enqueued with, except its expiry. */
 static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueue *op)
 {
     struct arena *arena = e->call.arena;
@@ -219,7 +207,7 @@ static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueu
                               .priority = v->job.priority,
                               .payload = v->payload,
                               .extra = v->extra};
-    if (!copy_text(arena, &op->payload) || !copy_text(arena, &op->extra.undelivered) ||
+    if (!arena_keep(arena, &op->payload) || !arena_keep(arena, &op->extra.undelivered) ||
         job_texts_keep(arena, &op->extra) < 0)
         return false;
     op->extra.expires_at.ms = 0;
@@ -232,8 +220,8 @@ static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueu
     return true;
 }
 
-/* The new message takes the place of the dead letter in one commit; under a key of its own, so that
- * two requests at once create one message. */
+/* The new message replaces the dead letter in one commit, under an idempotency key, so that two
+ * concurrent requests create one message. */
 static void entry_again(struct call *c, const struct reply *r)
 {
     struct entry *e = (struct entry *)c;
@@ -267,10 +255,8 @@ static void purge_reply(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct json_writer w;
-    if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
-        call_refuse(c, r);
+    if (!keyval_queue_read(c, r))
         return;
-    }
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_uint(&w, "deletedCount", r->changed);
@@ -289,7 +275,5 @@ void keyval_dlq_purge_handle(void *ctx, struct http_exchange *x)
         return;
     c->op.bulk =
         (struct op_bulk){.action = BULK_REMOVE, .queue = in.queue, .states = STATE_BIT(STATE_DEAD)};
-    int err = broker_submit(k->broker, &c->op, 1, purge_reply, c);
-    if (err < 0)
-        answer_error(x, err);
+    call_ask(c, purge_reply);
 }

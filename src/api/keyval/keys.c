@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /keyval/api/keys: keys of the key-value store that begin with a prefix. */
+#include "api/json_members.h"
 #include "api/keyval/keyval_impl.h"
 #include "api/kv_keys.h"
-#include "api/words.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API itself: its table, its queues, its clock.
+/* The API: its routes, its queues and its timers.
  *
- * Locks end by the engine's exact timers. The sweep (cleanupInterval) is the net behind them: it
- * makes the backend look at the time, should nothing else have. */
+ * The engine's exact timers end locks. The sweep (cleanupInterval) is a safeguard: it makes the
+ * backend check the time in case nothing else does. */
 #include "api/keyval/keyval_impl.h"
 
 #include <string.h>
 
-#include "api/words.h"
+#include "api/json_members.h"
 #include "base/check.h"
 #include "base/digest/base64.h"
 #include "base/mem.h"
@@ -51,7 +51,7 @@ struct call *keyval_call(struct keyval *k, struct http_exchange *x, enum op_kind
 
 /* ---- queues ---- */
 
-static void policy_make(const struct queue_policy *from, uint32_t lock_ms, struct queue_policy *ret)
+static void policy_init(const struct queue_policy *from, uint32_t lock_ms, struct queue_policy *ret)
 {
     *ret = *from;
     ret->lease_ms = lock_ms;
@@ -59,7 +59,7 @@ static void policy_make(const struct queue_policy *from, uint32_t lock_ms, struc
         (struct backoff){.kind = BACKOFF_LIST, .step_count = 3, .step_ms = {1000, 5000, 10000}};
     ret->max_attempts = 4;
     ret->lease_end = LEASE_END_REQUEUE;
-    ret->keep_done = 0;            /* an acknowledged message is gone */
+    ret->keep_done = 0;            /* an acknowledged message is removed */
     ret->keep_dead_ms = INT64_MAX; /* a dead letter stays until it is removed */
     ret->keep_dead = UINT64_MAX;
 }
@@ -71,15 +71,21 @@ bool keyval_query(struct keyval *k, struct http_exchange *x, struct fields rows,
     struct problem p;
     struct field_reader r = reader_of(k->broker, x, rows, into, &p);
     into->queue = SPAN_LITERAL(DEFAULT_QUEUE);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return false;
-    }
     if (validate_queue_name(into->queue, &note) == 0)
         return true;
     problem_set(&p, r.arena, PROBLEM_INVALID_FIELD, "queue", "%s", note.text);
     problem_answer(x, &p);
     return false;
+}
+
+bool keyval_queue_read(struct call *c, const struct reply *r)
+{
+    bool read = r->outcome == OUT_OK || r->outcome == OUT_NO_QUEUE;
+    if (!read)
+        call_refuse(c, r);
+    return read;
 }
 
 static void enqueue_reply(void *ctx, const struct reply *reply);
@@ -91,7 +97,7 @@ static void submit(struct call *c, const struct op *op)
         answer_error(c->x, err);
 }
 
-static void make_queue(struct call *c)
+static void create_queue(struct call *c)
 {
     const struct keyval *k = c->api;
     struct op *put = arena_array(c->arena, 1, sizeof *put);
@@ -111,7 +117,7 @@ static void make_queue(struct call *c)
     submit(c, put);
 }
 
-/* A queue that somebody else made meanwhile is just as good. */
+/* A queue that was created in the meantime is used. */
 static void enqueue_reply(void *ctx, const struct reply *reply)
 {
     struct call *c = ctx;
@@ -120,7 +126,7 @@ static void enqueue_reply(void *ctx, const struct reply *reply)
     if (made) {
         submit(c, &c->op);
     } else if (reply->kind == OP_ENQUEUE && reply->outcome == OUT_NO_QUEUE) {
-        make_queue(c);
+        create_queue(c);
     } else if (reply->outcome == OUT_OK) {
         c->done(c, reply);
     } else if (c->refused) {
@@ -132,7 +138,7 @@ static void enqueue_reply(void *ctx, const struct reply *reply)
 
 void keyval_enqueue(struct call *c)
 {
-    c->op.enqueue.no_create = true; /* by the backend: it would be a native one */
+    c->op.enqueue.no_create = true; /* the backend would create a queue of /v1 */
     submit(c, &c->op);
 }
 
@@ -154,7 +160,7 @@ static void write_base64(struct json_writer *w, struct span bytes)
 void keyval_write_value(struct json_writer *w, uint8_t kind, struct span payload)
 {
     if (kind == PAYLOAD_NONE || (kind == PAYLOAD_JSON && payload.len == 0))
-        json_write_null(w); /* also what is damaged */
+        json_write_null(w); /* also a damaged payload */
     else if (kind == PAYLOAD_JSON)
         json_write_raw(w, payload);
     else if (utf8_valid(payload))
@@ -196,7 +202,7 @@ static void sweep_cb(uv_timer_t *timer)
 {
     static const struct op look = {.kind = OP_QUEUE_LIST, .queue = {.limit = 1}};
     struct keyval *k = timer->data;
-    (void)!broker_submit(k->broker, &look, 1, swept_cb, k); /* the next one comes */
+    (void)!broker_submit(k->broker, &look, 1, swept_cb, k); /* the next sweep follows */
 }
 
 /* ---- open and close ---- */
@@ -208,7 +214,7 @@ static int keyval_open(const struct api_config *config, void **ret)
         return -ERR_NOMEM;
     k->broker = config->broker;
     lock_setting_open(k, config->keyval_lock_ms ? config->keyval_lock_ms : 30000, config->loop);
-    policy_make(config->policy, k->lock.ms, &k->policy);
+    policy_init(config->policy, k->lock.ms, &k->policy);
     stream_list_init(&k->streams, config->loop, k->broker, PING);
     CHECK(uv_timer_init(config->loop, &k->sweep) == 0);
     k->sweep.data = k;
@@ -265,24 +271,26 @@ static const struct http_route routes[] = {
     {HTTP_POST, API "/queue/enqueue", keyval_enqueue_handle, SCOPE_PRODUCE, ROUTE_LARGE,
      "Enqueue a message."},
     {HTTP_GET, API "/queue/listen", keyval_listen_handle, SCOPE_CONSUME, ROUTE_UNSAFE,
-     "Messages as they come (server-sent), locked for this connection."},
+     "Stream messages (server-sent events), locked for this connection."},
     {HTTP_GET, API "/queue/poll", keyval_poll_handle, SCOPE_CONSUME, ROUTE_UNSAFE,
-     "The next message, locked, or null."},
+     "Lock and return the next message, or null."},
     {HTTP_POST, API "/queue/ack", keyval_ack_handle, SCOPE_CONSUME, 0,
-     "A message was processed: remove it."},
+     "Acknowledge a message, which removes it."},
     {HTTP_POST, API "/queue/nack", keyval_nack_handle, SCOPE_CONSUME, 0,
-     "A message was not processed: retry it, or move it to the dead letters."},
-    {HTTP_GET, API "/queue/stats", keyval_stats_handle, SCOPE_READ, 0, "Messages by state."},
+     "Reject a message: it is retried, or becomes a dead letter."},
+    {HTTP_GET, API "/queue/stats", keyval_stats_handle, SCOPE_READ, 0,
+     "Count the messages by state."},
     {HTTP_GET, API "/queue/dlq", keyval_dlq_list_handle, SCOPE_READ, 0,
-     "Dead letters, newest first."},
+     "List the dead letters, newest first."},
     {HTTP_DELETE, API "/queue/dlq", keyval_dlq_purge_handle, SCOPE_ADMIN, 0,
      "Delete all dead letters of the queue."},
-    {HTTP_GET, API "/queue/dlq/{id}", keyval_dlq_get_handle, SCOPE_READ, 0, "One dead letter."},
-    {HTTP_DELETE, API "/queue/dlq/{id}", keyval_dlq_delete_handle, SCOPE_ADMIN, 0, "Delete it."},
+    {HTTP_GET, API "/queue/dlq/{id}", keyval_dlq_get_handle, SCOPE_READ, 0, "Read a dead letter."},
+    {HTTP_DELETE, API "/queue/dlq/{id}", keyval_dlq_delete_handle, SCOPE_ADMIN, 0,
+     "Delete a dead letter."},
     {HTTP_POST, API "/queue/dlq/{id}/requeue", keyval_dlq_requeue_handle, SCOPE_ADMIN, 0,
-     "Enqueue it again, as a new message."},
+     "Enqueue a dead letter again, as a new message."},
     {HTTP_GET, API "/keys", keyval_keys_handle, SCOPE_READ, 0,
-     "Keys of the key-value store with a prefix."},
+     "List the keys of the key-value store with a prefix."},
 };
 
 const struct api keyval_api = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the API share. */
+/* Shared by the files of the API. */
 #pragma once
 
 #include "api/call.h"
@@ -8,21 +8,21 @@
 #include "core/limits.h"
 #include "core/policy.h"
 
-/* lockDuration, and its way into the queues that had another one when they were last used: one
- * after the other, in the order of their names, once after the start. */
+/* lockDuration. After the start it is applied to queues that have another value, one after the
+ * other in the order of their names. */
 struct lock_setting {
     uint32_t ms;
-    char note[40];    /* the attributes of a queue that has it */
-    uv_timer_t timer; /* until the next try */
+    char note[40];    /* attributes of a queue that has this value */
+    uv_timer_t timer; /* until the next attempt */
     struct op op;
     struct queue_policy policy;
-    char after[LIMIT_QUEUE_NAME_BYTES]; /* queues up to this name have it */
+    char after[LIMIT_QUEUE_NAME_BYTES]; /* queues up to this name have the value */
     size_t after_len;
 };
 
 struct keyval {
     struct broker *broker;
-    struct queue_policy policy; /* of queues that it makes */
+    struct queue_policy policy; /* of queues that the API creates */
     struct lock_setting lock;
     struct stream_list streams;
     uv_timer_t sweep; /* cleanupInterval */
@@ -31,21 +31,19 @@ struct keyval {
     void *closed_ctx;
 };
 
-/* What the document calls the states of a message, and what it allows in each. */
+/* The document's names for the states of a message, and the calls that each state allows. */
 extern const struct problem_terms keyval_terms;
-/* As call_new, with these terms. */
+/* Like call_new, with these terms. */
 struct call *keyval_call(struct keyval *k, struct http_exchange *x, enum op_kind kind,
                          call_fn done);
 
 /* ---- lock_setting.c ---- */
 void lock_setting_open(struct keyval *k, uint32_t ms, uv_loop_t *loop);
-/* The attributes of a queue that has the setting. */
+/* The attributes of a queue that has the current setting. */
 struct span lock_setting_note(const struct keyval *k);
 
-/* The queue of a request: ?queue=, or `keyval`. Other parameters are refused, but for those of
- * `more`, whose last row is left to this: {"queue", …} at offset 0. false: the problem was
- * answered.
- */
+/* Reads the queue of a request: ?queue=, or `keyval`. `rows` are the parameters that are
+ * allowed; the last one is QUEUE_ROW. false: the problem was answered. */
 struct queue_in {
     struct span queue;
 };
@@ -56,15 +54,17 @@ struct queue_in {
 bool keyval_query(struct keyval *k, struct http_exchange *x, struct fields rows,
                   struct queue_in *into);
 
-/* The payload as the value it is: JSON as it stands, text, or base 64; null for none. */
+/* Writes a payload as a value: JSON unchanged, text, or base 64; null without a payload. */
 void keyval_write_value(struct json_writer *w, uint8_t kind, struct span payload);
-/* The message an id means. One that cannot be ours is the id of no message: false, and `not_found`
- * was answered. */
+/* Parses the id of a message. false: the id cannot belong to a message, and `not_found` was
+ * answered. */
 bool keyval_id(struct http_exchange *x, struct span text, struct job_ref *ret);
+/* Whether a queue was read; one that does not exist is empty. false: the refusal was answered. */
+bool keyval_queue_read(struct call *c, const struct reply *r);
 /* {"ok":true} */
 void keyval_ok(struct http_exchange *x);
 
-/* Submits an enqueue whose queue may have to be made first; c->op is the enqueue. */
+/* Submits the enqueue in c->op, and creates its queue if it does not exist. */
 void keyval_enqueue(struct call *c);
 
 #define KEYVAL_HANDLER(name) void name(void *ctx, struct http_exchange *x)

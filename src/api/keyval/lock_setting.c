@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lockDuration is the lease of the API's queues. A queue notes in its attributes which one it got;
- * when the server starts with another one, each queue gets that. A lease that was changed through
- * /v1 since stays until the setting changes. */
+/* lockDuration is the lease of the API's queues. The attributes of a queue contain the value
+ * that it got. When the server starts with another value, each queue gets the new one. A lease
+ * that was changed through /v1 stays until the setting changes. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -23,7 +23,7 @@ static void put_again(struct keyval *k)
         uv_timer_start(&k->lock.timer, k->lock.timer.timer_cb, AGAIN_MS, 0);
 }
 
-static void look(struct keyval *k)
+static void check_next(struct keyval *k)
 {
     struct lock_setting *l = &k->lock;
     l->op = (struct op){
@@ -44,14 +44,14 @@ static void changed_cb(void *ctx, const struct reply *r)
 {
     struct keyval *k = ctx;
     if (r->outcome == OUT_UNAVAILABLE || r->outcome == OUT_UNKNOWN) {
-        k->lock.after_len = 0; /* from the beginning: what has it is passed over */
+        k->lock.after_len = 0; /* from the beginning: queues that have the value are skipped */
         put_again(k);
     } else {
-        look(k);
+        check_next(k);
     }
 }
 
-/* A queue that is deleted meanwhile is not created again. */
+/* A queue that is deleted in the meantime is not created again. */
 static void change(struct keyval *k, const struct queue_view *q)
 {
     struct lock_setting *l = &k->lock;
@@ -89,12 +89,12 @@ static void listed_cb(void *ctx, const struct reply *r)
     if (r->queue_count < LIMIT_BATCH)
         return;
     pass(&k->lock, r->queues[r->queue_count - 1].name);
-    look(k);
+    check_next(k);
 }
 
 static void timer_cb(uv_timer_t *timer)
 {
-    look(timer->data);
+    check_next(timer->data);
 }
 
 void lock_setting_open(struct keyval *k, uint32_t ms, uv_loop_t *loop)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages: enqueue, listen, poll, ack, nack, counts. */
 #include "api/claim_hold.h"
+#include "api/json_members.h"
 #include "api/keyval/keyval_impl.h"
 #include "api/kv_keys.h"
-#include "api/words.h"
+#include "api/trace.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -40,7 +41,7 @@ static const struct field option_rows[] = {
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
 };
 
-/* N waits are N retries, and so N + 1 deliveries. */
+/* N delays are N retries, and therefore N + 1 deliveries. */
 static int take_schedule(struct field_reader *r, const struct backoff *schedule,
                          struct op_enqueue *op)
 {
@@ -56,7 +57,7 @@ static int take_schedule(struct field_reader *r, const struct backoff *schedule,
     return 0;
 }
 
-/* What the backend would refuse in words of its own. */
+/* Checks what the backend would otherwise refuse with other terms. */
 static int check_options(const struct field_reader *r, const struct options_in *in)
 {
     struct err_note note;
@@ -79,7 +80,7 @@ static int take_options(struct field_reader *r, struct span text, bool by_query,
                         struct op_enqueue *op)
 {
     struct options_in in = {.queue = op->queue};
-    struct span asked = op->queue; /* by ?queue=, or `keyval` */
+    struct span asked = op->queue; /* from ?queue=, or `keyval` */
     struct field_reader inner = *r;
     inner.table = FIELDS(option_rows);
     inner.into = &in;
@@ -106,7 +107,7 @@ static int take_options(struct field_reader *r, struct span text, bool by_query,
     return fields_has(&inner, "backoffSchedule") ? take_schedule(&inner, &in.backoff, op) : 0;
 }
 
-/* As natively: repeated under the same key it is the same message. */
+/* As in /v1, a repeated request with the same key is the same message. */
 static int take_key(struct field_reader *r, const struct http_request *request,
                     struct op_enqueue *op)
 {
@@ -153,6 +154,8 @@ void keyval_enqueue_handle(void *ctx, struct http_exchange *x)
         err = take_options(&r, in.options, http_request(x)->query.len > 0, op);
     if (err == 0)
         err = take_key(&r, http_request(x), op);
+    if (err == 0 && (err = trace_copy(http_request(x), &op->extra.headers)) < 0)
+        problem_of_error(&p, err);
     op->payload_kind = PAYLOAD_JSON;
     op->payload = in.value;
     if (err < 0)
@@ -285,12 +288,12 @@ struct end_in {
 static const struct field end_rows[] = {
     {"id", FIELD_TEXT, END_AT(id), 0, LIMIT_KEY_BYTES, NULL, FIELD_REQUIRED},
     {"token", FIELD_TOKEN, END_AT(token), 0, 0, NULL, 0},
-    /* Of a nack alone. */
+    /* Only for nack. */
     {"error", FIELD_CUT, END_AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
     {"delay", FIELD_INT, END_AT(delay), 0, LIMIT_WALL_MS, NULL, 0},
 };
 
-/* One message, and what its consumer says about it. */
+/* An ack or a nack of one message. */
 struct ending {
     struct call call;
     struct queue_in in;
@@ -304,7 +307,7 @@ static void ended(struct call *c, const struct reply *r)
     keyval_ok(c->x);
 }
 
-/* Of a message that is not there any more only that is known. */
+/* Explains what is known about a message that was removed or is not locked. */
 static void end_refused(struct call *c, const struct reply *r)
 {
     struct problem p;
@@ -314,18 +317,16 @@ static void end_refused(struct call *c, const struct reply *r)
     }
     call_problem(c, r, &p);
     p.detail =
-        r->outcome == OUT_GONE
-            ? "the message is not in the queue any more: it was acknowledged, purged, or "
-              "deleted as a dead letter; nothing is left to do for it"
-        : r->state == STATE_DEAD
-            ? "the message is in the dead letter queue; no consumer holds it"
-            : "no consumer holds the message: its lock has expired, or it was not handed out "
-              "yet; it will be handed out again";
+        r->outcome == OUT_GONE   ? "the message is not in the queue any more: it was acknowledged, "
+                                   "purged, or deleted as a dead letter; nothing remains to be done"
+        : r->state == STATE_DEAD ? "the message is in the dead letter queue; no consumer holds it"
+                                 : "no consumer holds the message: its lock has expired, or it has "
+                                   "not been delivered yet; it will be delivered again";
     problem_answer(c->x, &p);
 }
 
-/* A message of this API's queues, or of the one that is named. What is not there any more may have
- * been ended before: the engine remembers. */
+/* The message must be in a queue of this API or in the queue that the request names. For a
+ * removed message the engine decides: it remembers acks that may be repeated. */
 static void scope_reply(void *ctx, const struct reply *r)
 {
     static const struct problem none = {
@@ -356,10 +357,8 @@ static bool ending_take(struct ending *e, bool nack)
     struct fields table = FIELDS(end_rows);
     table.count = nack ? table.count : 2;
     struct field_reader r = reader_of(c->broker, c->x, table, &e->end, &p);
-    if (fields_read(&r, http_request(c->x)->body) < 0) {
-        problem_answer(c->x, &p);
+    if (!body_read(&r, c->x))
         return false;
-    }
     e->op = (struct op){.kind = nack ? OP_FAIL : OP_ACK,
                         .lease = {.token = e->end.token,
                                   .any_token = !fields_has(&r, "token"),
@@ -424,11 +423,8 @@ static void stats_reply(void *ctx, const struct reply *r)
 {
     static const struct queue_counts nothing;
     struct call *c = ctx;
-    if (r->outcome == OUT_OK || r->outcome == OUT_NO_QUEUE) {
+    if (keyval_queue_read(c, r))
         write_stats(c->x, r->queue_count > 0 ? &r->queues[0].counts : &nothing);
-        return;
-    }
-    call_refuse(c, r);
 }
 
 void keyval_stats_handle(void *ctx, struct http_exchange *x)
@@ -441,7 +437,5 @@ void keyval_stats_handle(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     c->op.queue.name = in.queue;
-    int err = broker_submit(k->broker, &c->op, 1, stats_reply, c);
-    if (err < 0)
-        answer_error(x, err);
+    call_ask(c, stats_reply);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/queue-items: create by queue id or name, look, soft delete. */
+/* /api/queue-items: create by queue id or name, read, soft delete. */
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
+#include "api/trace.h"
 #include "core/limits.h"
 
 static void no_item(struct http_exchange *x)
@@ -26,9 +27,9 @@ bool orc_path_item(struct http_exchange *x, struct job_ref *ret)
     struct problem p = {.code = PROBLEM_INVALID_ID,
                         .terms = &orc_terms,
                         .field = "id",
-                        .detail = "the id of an item is a UUID, as it came"};
+                        .detail = "the id of an item must be the UUID that its creation returned"};
     int err = id_parse(http_request(x)->params[0], ret);
-    if (err == -ERR_RANGE) /* a UUID, but of nothing here */
+    if (err == -ERR_RANGE) /* a UUID, but not of this server */
         no_item(x);
     else if (err < 0)
         problem_answer(x, &p);
@@ -37,28 +38,28 @@ bool orc_path_item(struct http_exchange *x, struct job_ref *ret)
 
 /* ---- looking ---- */
 
-static void show(struct call *c, const struct reply *r)
+static void answer_item(struct call *c, const struct reply *r, unsigned status)
 {
     struct json_writer w;
     if (!orc_owned(c, r))
         return;
     answer_begin(c->x, &w);
     orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
-    answer_end(c->x, &w, 200);
+    answer_end(c->x, &w, status);
+}
+
+static void show(struct call *c, const struct reply *r)
+{
+    answer_item(c, r, 200);
 }
 
 static void show_new(struct call *c, const struct reply *r)
 {
-    struct json_writer w;
-    if (!orc_owned(c, r))
-        return;
-    answer_begin(c->x, &w);
-    orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
-    answer_end(c->x, &w, 201);
+    answer_item(c, r, 201);
 }
 
-/* After a change. */
-static void look(struct call *c, struct job_ref job, call_fn done)
+/* Reads the item after a change and answers with it. */
+static void read_item(struct call *c, struct job_ref job, call_fn done)
 {
     c->changed = true;
     c->done = done;
@@ -68,7 +69,7 @@ static void look(struct call *c, struct job_ref job, call_fn done)
 
 void orc_item_show(struct call *c, struct job_ref job)
 {
-    look(c, job, show);
+    read_item(c, job, show);
 }
 
 void orc_item_get(void *ctx, struct http_exchange *x)
@@ -79,7 +80,7 @@ void orc_item_get(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     http_alone(x);
-    look(c, job, show);
+    read_item(c, job, show);
 }
 
 /* ---- creating ---- */
@@ -106,13 +107,13 @@ static const struct field by_name_rows[] = {
     ITEM_ROWS,
 };
 
-/* The words of the refusal that a queue which is not active gives. */
+/* Answers a create. A refusal because of an inactive queue has its own detail. */
 static void created(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct problem p;
     if (r->outcome == OUT_OK) {
-        look(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
+        read_item(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
         return;
     }
     call_problem(c, r, &p);
@@ -128,26 +129,24 @@ static void created(void *ctx, const struct reply *r)
         problem_answer(c->x, &p);
 }
 
-/* The queue may be gone by then; it is not made again. */
+/* The queue may have been deleted in the meantime; it is not created again. */
 static void create_found(struct call *c, const struct queue_view *q)
 {
     const struct item_in *in = c->more;
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
-    if (!name) {
+    struct span name = q->name, headers = {NULL, 0};
+    if (!arena_keep(c->arena, &name) || trace_copy(http_request(c->x), &headers) < 0) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
     c->op = (struct op){.kind = OP_ENQUEUE,
-                        .enqueue = {.queue = span_of(name, q->name.len),
+                        .enqueue = {.queue = name,
                                     .no_create = true,
                                     .payload_kind = in->payload.len ? PAYLOAD_JSON : PAYLOAD_NONE,
                                     .payload = in->payload,
                                     .has_priority = true,
                                     .priority = in->priority,
-                                    .extra = {.unique = in->reference}}};
-    int err = broker_submit(c->broker, &c->op, 1, created, c);
-    if (err < 0)
-        answer_error(c->x, err);
+                                    .extra = {.unique = in->reference, .headers = headers}}};
+    call_ask(c, created);
 }
 
 static void create(void *ctx, struct http_exchange *x, struct fields table, const char *field)
@@ -158,10 +157,8 @@ static void create(void *ctx, struct http_exchange *x, struct fields table, cons
     if (!in)
         return;
     struct field_reader r = reader_of(c->broker, x, table, in, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     orc_queue_find(c, &(struct orc_lookup){.id = in->queue_id,
                                            .name = in->queue_name,
                                            .found = create_found,
@@ -185,7 +182,7 @@ static void discarded(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct problem p;
-    /* Twice is once. */
+    /* A repeated delete succeeds. */
     bool was = r->outcome == OUT_ILLEGAL && r->state == STATE_CANCELLED;
     if (r->outcome == OUT_OK || was) {
         orc_item_show(c, c->op.job.job);
@@ -201,9 +198,7 @@ static void delete_found(struct call *c, const struct reply *r)
     if (!orc_owned(c, r))
         return;
     c->op = (struct op){.kind = OP_CANCEL, .job = {.job = job, .discard = true}};
-    int err = broker_submit(c->broker, &c->op, 1, discarded, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, discarded);
 }
 
 void orc_item_delete(void *ctx, struct http_exchange *x)

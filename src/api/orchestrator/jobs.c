@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/jobs: the jobs that this API's triggers made. They are jobs of whatever queue the trigger
- * names; what makes them the API's is in their attributes, which the engine writes when it fires.
- * A list reads them by the correlation id that they share, newest first. */
+/* /api/jobs: the jobs that this API's triggers created. They are in the queue that the trigger
+ * names; their attributes, which the engine writes when the trigger fires, mark them as jobs of
+ * this API. A list finds them by their common correlation id, newest first. */
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "core/job_error.h"
 #include "core/limits.h"
 
@@ -37,7 +37,7 @@ static int member(void *ctx, struct json_reader *r, struct span name, struct jso
     return 0;
 }
 
-/* Where the job comes from; false: not from a trigger of this API. */
+/* Reads the origin of the job; false: it is not from a trigger of this API. */
 static bool origin_of(const struct job_view *v, struct origin *ret)
 {
     struct json_reader r;
@@ -83,11 +83,11 @@ static void job_write(struct json_writer *w, const struct job_view *v, const str
     else
         json_write_null(w);
     write_span(w, "target_queue", v->queue);
-    write_text(w, "status", orc_words[orc_status_of(&v->job)]);
+    write_text(w, "status", orc_status_names[orc_status_of(&v->job)]);
     write_int(w, "priority", v->job.priority);
     write_items(w, o->items);
     write_bytes(w, "result", v->result_kind, v->result);
-    bool done = v->job.state == STATE_DONE; /* whatever an earlier attempt met */
+    bool done = v->job.state == STATE_DONE; /* not the error of an earlier attempt */
     orc_write_text(w, "error_message",
                    done ? (struct span){NULL, 0} : job_error_split(v->error).text);
     write_uint(w, "retries", orc_retries(&v->job));
@@ -103,9 +103,10 @@ static void job_write(struct json_writer *w, const struct job_view *v, const str
 
 static void no_job(struct http_exchange *x)
 {
-    struct problem p = {.code = PROBLEM_NOT_FOUND,
-                        .detail = "no trigger made a job with this id, or it was removed after its "
-                                  "retention"};
+    struct problem p = {
+        .code = PROBLEM_NOT_FOUND,
+        .detail =
+            "no trigger created a job with this id, or the job was removed after its retention"};
     problem_answer(x, &p);
 }
 
@@ -198,8 +199,8 @@ static int take_status(const struct field_reader *r, const struct list *l, unsig
         return 0;
     }
     problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "status",
-                "status must be one of those allowed");
-    r->problem->allowed = orc_words;
+                "status must be one of the values in `allowed`");
+    r->problem->allowed = orc_status_names;
     r->problem->allowed_count = ORC_CUSTOM;
     return -ERR_INVALID;
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /api/queue-items: a page of items of one queue, or of all queues of the API one after the
- * other, by name. Queues are ranked, so a page costs what is on it wherever it begins; of queues
- * that lie before it their counts are enough. */
+ * other, by name. Queues are ranked, so the cost of a page depends on its size and not on its
+ * offset; queues before the page are skipped by their counts. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define LIMIT_DEFAULT 100
 
 struct list_queue {
     struct span name;
-    uint64_t count; /* items of the states asked for */
+    uint64_t count; /* items in the requested states */
 };
 
 struct list {
@@ -21,13 +21,13 @@ struct list {
     struct span status, reference;
     unsigned states;
     struct json_writer w;
-    uint64_t total; /* items that match, seen so far */
+    uint64_t total; /* items that matched so far */
     size_t bytes;   /* of payloads on the page */
-    /* of all queues: those of one page of queues */
+    /* for all queues: one page of queues */
     bool all;
     struct list_queue *queues;
     size_t queue_count, queue_at;
-    struct span after; /* the next page of queues begins behind this one; empty = no more */
+    struct span after; /* the next page of queues begins after this name; empty = no more */
 };
 
 #define AT(member) offsetof(struct list, member)
@@ -44,11 +44,7 @@ static void queues_next(struct call *c);
 static void list_end(struct call *c)
 {
     struct list *l = c->more;
-    char total[24];
-    int len = snprintf(total, sizeof total, "%" PRIu64, l->total);
-    json_write_array_end(&l->w);
-    http_answer_header(c->x, "X-Total-Count", span_of(total, (size_t)len));
-    answer_end(c->x, &l->w, 200);
+    answer_end_page(c->x, &l->w, l->total);
 }
 
 /* ---- one queue ---- */
@@ -90,9 +86,9 @@ static void page_ask(struct call *c, struct span queue)
 
 static void queue_found(struct call *c, const struct queue_view *q)
 {
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
-    if (name)
-        page_ask(c, span_of(name, q->name.len));
+    struct span name = q->name;
+    if (arena_keep(c->arena, &name))
+        page_ask(c, name);
     else
         answer_error(c->x, -ERR_NOMEM);
 }
@@ -109,10 +105,9 @@ static uint64_t count_of(const struct queue_view *q, unsigned states)
 
 static bool keep_queue(struct call *c, struct list *l, const struct queue_view *q)
 {
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
-    l->queues[l->queue_count++] =
-        (struct list_queue){span_of(name, q->name.len), count_of(q, l->states)};
-    return name != NULL;
+    struct list_queue *kept = &l->queues[l->queue_count++];
+    *kept = (struct list_queue){q->name, count_of(q, l->states)};
+    return arena_keep(c->arena, &kept->name);
 }
 
 static void queues_read(struct call *c, const struct reply *r)
@@ -125,12 +120,11 @@ static void queues_read(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->queue_count && kept && l->queues; i++)
         if (span_equal(r->queues[i].owner, ORC_OWNER))
             kept = keep_queue(c, l, &r->queues[i]);
-    char *after = arena_copy(c->arena, last.at, last.len);
-    if (!l->queues || !kept || !after) {
+    l->after = more ? last : (struct span){NULL, 0};
+    if (!l->queues || !kept || !arena_keep(c->arena, &l->after)) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
-    l->after = span_of(after, more ? last.len : 0);
     queues_next(c);
 }
 
@@ -142,8 +136,8 @@ static void queues_ask(struct call *c)
     call_submit(c);
 }
 
-/* Goes on with the next queue that has something for the page; the rest is only counted. How many
- * items have a reference only a look into the queue tells. */
+/* Continues with the next queue that has items for the page; the others are only counted. The
+ * number of items with a reference is known only to the queue itself. */
 static void queues_next(struct call *c)
 {
     struct list *l = c->more;
@@ -176,9 +170,9 @@ static int take_filter(const struct field_reader *r, struct list *l)
         return 0;
     }
     problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "status",
-                "status must be one of those allowed; a word of your own is a label, which is not "
-                "listed by");
-    r->problem->allowed = orc_words;
+                "status must be one of the values in `allowed`; a custom status is a label, by "
+                "which items cannot be listed");
+    r->problem->allowed = orc_status_names;
     r->problem->allowed_count = ORC_CUSTOM;
     return -ERR_INVALID;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /api/queue-items/next: a claim. */
 #include "api/claim_hold.h"
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 struct next {
@@ -63,7 +63,7 @@ static int check(struct field_reader *r, const struct next *n)
     if (n->queue_name.len || fields_has(r, "queue_id"))
         return 0;
     problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "queue_name",
-                "give queue_name or queue_id: from which queue shall the item come?");
+                "queue_name or queue_id is missing: it says from which queue the item is taken");
     return -ERR_INVALID;
 }
 

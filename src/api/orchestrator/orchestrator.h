@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The queues of a robot orchestrator, /api/queues and /api/queue-items: integer queue ids, items
- * with a reference, a strict machine of status words. docs/apis/orchestrator.md maps them. */
+ * with a reference, a strict state machine of statuses. docs/apis/orchestrator.md describes it. */
 #pragma once
 
 #include "api/api.h"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the API share.
+/* Shared by the files of the API.
  *
  *   orchestrator.c  the API and its routes
- *   queues.c        /api/queues: define, look, list, delete, stats
- *   queue_names.c   names that queues were given later: rename, and finding by such a name
- *   queue_words.c   a queue in the document's words, both ways
- *   items.c         /api/queue-items: create, look, soft delete
- *   list.c          pages of items, over one queue or all
+ *   queues.c        /api/queues: define, read, list, delete, stats
+ *   queue_names.c   renaming queues, and finding them by a new name
+ *   queue_json.c    queues in the document's terms, both ways
+ *   items.c         /api/queue-items: create, read, soft delete
+ *   list.c          pages of items, of one queue or all
  *   next.c          the claim by GET
- *   status.c        the machine of status words, and renewal
- *   item_words.c    an item in the document's words, both ways
- *   triggers.c      /api/triggers: define, look, list, delete
- *   trigger_words.c a trigger in the document's words, both ways
- *   jobs.c          /api/jobs: the jobs that triggers made */
+ *   status.c        the state machine of statuses, and renewal
+ *   item_json.c     items in the document's terms, both ways
+ *   triggers.c      /api/triggers: define, read, list, delete
+ *   trigger_json.c  triggers in the document's terms, both ways
+ *   jobs.c          /api/jobs: the jobs that triggers created */
 #pragma once
 
 #include "api/call.h"
@@ -27,10 +27,18 @@ struct orchestrator {
     struct call_line defining, triggering; /* definitions of queues, of triggers */
 };
 
-/* What the document calls the states of an item, and where each may go. */
+/* The document's names for the states of an item, and the transitions that each allows. */
 extern const struct problem_terms orc_terms;
-/* As call_new, with these terms. */
+/* Like call_new, with these terms. */
 struct call *orc_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done);
+
+/* Reads `limit` and `offset`. c->more has `size` bytes, is all zero otherwise and begins with the
+ * page. NULL after a problem was answered. */
+struct orc_page {
+    int64_t limit, offset;
+};
+struct call *orc_page_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done,
+                           size_t size);
 
 #define ORC_HANDLER(name) void name(void *ctx, struct http_exchange *x)
 ORC_HANDLER(orc_queue_create);
@@ -60,9 +68,9 @@ static inline struct broker *orc_broker(const void *ctx)
     return ((const struct orchestrator *)ctx)->broker;
 }
 
-/* ---- queue_words.c ---- */
+/* ---- queue_json.c ---- */
 
-/* What the document calls a queue, less what the engine keeps about it. */
+/* The members of a queue in the document, without those that the engine computes. */
 struct orc_queue {
     struct span name, description;
     int64_t max_retries, lease_seconds, retention_days;
@@ -72,13 +80,13 @@ struct orc_queue {
 struct fields orc_queue_fields(void);
 void orc_queue_default(struct orc_queue *q);
 void orc_queue_from(struct orc_queue *q, const struct queue_view *view);
-/* The policy for it: `base` with what the members say. */
+/* Sets *ret to `base`, changed by the members. */
 void orc_queue_policy(const struct orc_queue *q, const struct queue_policy *base,
                       struct queue_policy *ret);
 void orc_queue_write(struct json_writer *w, const struct queue_view *view);
-/* {"external_id":"…"} with a new one; in the arena. false: no memory, or no random bytes. */
+/* {"external_id":"…"} with a new random id; in the arena. false: no memory, or no random bytes. */
 bool orc_queue_attributes(struct arena *arena, struct span *ret);
-/* Its name in the document's sense: the one it was given last. Borrowed from the view. */
+/* The name of the queue in the document, which a rename changes. Borrowed from the view. */
 struct span orc_queue_name(const struct queue_view *view);
 /* The attributes of the view with this name; in the arena. false: no memory. */
 bool orc_queue_renamed(struct arena *arena, const struct queue_view *view, struct span name,
@@ -86,34 +94,34 @@ bool orc_queue_renamed(struct arena *arena, const struct queue_view *view, struc
 
 /* ---- queue_names.c ---- */
 
-/* The key at which the store has the number of the queue with this later name. */
+/* The key under which the store has the number of a queue with this new name. */
 MUST_CHECK int orc_name_key(struct arena *arena, struct span name, struct span *ret);
-/* The number that a reply to a get of such a key has; 0 = the name is free. */
+/* The number in the reply to a get of such a key; 0 = the name is free. */
 uint32_t orc_name_number(const struct reply *r);
 
-/* A name on its way to a queue: a new one, or one that was just created under it. */
+/* Gives a name to a queue: a new name, or that of a queue that was just created. */
 struct orc_naming {
     uint32_t number;                /* of the queue */
-    struct span name, before;       /* in the document's sense; no name = it stays */
-    struct span stored, attributes; /* the store's name; with the new name */
-    bool fresh;                     /* the queue was created for it: deleted if it is taken */
-    int step;                       /* queue_names.c's own, from here on */
+    struct span name, before;       /* names in the document; empty name = unchanged */
+    struct span stored, attributes; /* the store's name; the attributes with the new name */
+    bool fresh; /* the queue was just created: it is deleted again if the name is taken */
+    int step;   /* private to queue_names.c from here on */
     struct span key, old_key;
     uint64_t version;
     char value[16];
     struct kv_set set;
     struct kv_check check;
 };
-/* c->more is the naming: c->op becomes its first step. false: answered. */
+/* Begins the naming in c->more: c->op becomes its first step. false: answered. */
 bool orc_naming_begin(struct call *c);
 enum orc_named { ORC_NAMING, ORC_NAMED, ORC_NAME_ANSWERED };
-/* A reply to one of its steps: c->op is the next one, or the queue has the name, or the call was
+/* Takes the reply to a step: c->op is the next step, or the queue has the name, or the call was
  * answered. */
 enum orc_named orc_naming_step(struct call *c, const struct reply *r);
 
-/* ---- item_words.c ---- */
+/* ---- item_json.c ---- */
 
-/* In the order of the words. CUSTOM stands for any other one. */
+/* In the order of the names. ORC_CUSTOM stands for any other name. */
 enum orc_status {
     ORC_NEW,
     ORC_IN_PROGRESS,
@@ -123,88 +131,88 @@ enum orc_status {
     ORC_CUSTOM,
     ORC_STATUS_COUNT
 };
-extern const char *const orc_words[]; /* NULL-terminated, without CUSTOM */
+extern const char *const orc_status_names[]; /* NULL-terminated, without CUSTOM */
 enum orc_status orc_status_of(const struct job *j);
 unsigned orc_states_of(enum orc_status s); /* mask */
-/* Case does not matter; the word is given in upper case. */
-bool orc_same_word(struct span text, const char *word);
+/* Compares without regard to case; the name is in upper case. */
+bool orc_same_name(struct span text, const char *word);
 enum orc_status orc_status_parse(struct span word);
-/* The word in upper case, in the arena; -ERR_NOMEM. ASCII letters alone have cases here. */
+/* The name in upper case, in the arena; -ERR_NOMEM. Only ASCII letters have case. */
 MUST_CHECK int orc_upper(struct arena *arena, struct span word, struct span *ret);
 
-/* The worker's name of a robot, and back: -1 = it is none, or not a robot's. */
+/* The worker name of a robot, and the reverse: -1 = no robot. */
 #define ORC_ROBOT_BYTES 32
 struct span orc_robot_name(int64_t robot_id, char out[ORC_ROBOT_BYTES]);
 int64_t orc_robot_id(struct span worker);
 
-/* What the item's attributes hold. */
+/* The contents of an item's attributes. */
 struct orc_attributes {
     struct wall_time noted_at; /* 0 = never */
-    bool error_stays;          /* the error came with DONE or later: a DONE item shows it */
+    bool error_stays;          /* the error was set with DONE or later: a DONE item shows it */
 };
 void orc_attributes_read(struct span json, struct orc_attributes *ret);
 MUST_CHECK int orc_attributes_write(struct arena *arena, const struct orc_attributes *a,
                                     struct span *ret);
 
-/* Retries are the attempts after the first that failures led to. */
+/* The number of attempts after the first one that failures caused. */
 uint32_t orc_retries(const struct job *j);
 void orc_write_number(struct json_writer *w, const char *key, int64_t v);      /* < 0: null */
 void orc_write_text(struct json_writer *w, const char *key, struct span text); /* empty: null */
 
-/* The whole item; the view holds its body. With a token only after a claim. */
+/* Writes the whole item; the view must have its body. The token is written only after a claim. */
 void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
                     bool with_token);
-/* "business" where the document says so, else "app". */
+/* ERROR_BUSINESS or ERROR_APP, as the document defines them. */
 uint8_t orc_classify(struct span result, struct span error);
 
 /* ---- items.c ---- */
 
-/* Is it an item of this API? false: 404 was answered. */
+/* Whether the job is an item of this API. false: 404 was answered. */
 bool orc_owned(struct call *c, const struct reply *r);
-/* The item of the path. false: the problem was answered. */
+/* Reads the item id in the path. false: the problem was answered. */
 bool orc_path_item(struct http_exchange *x, struct job_ref *ret);
 /* Reads the item again and answers with it. */
 void orc_item_show(struct call *c, struct job_ref job);
-/* 404 for a queue that is not there, or not this API's. */
+/* Answers 404 for a queue that does not exist or does not belong to this API. */
 void orc_no_queue(struct http_exchange *x, const char *field);
 
-/* Finds the queue by id or name, the API's own alone, and goes on with it. */
+/* Finds a queue of this API by id or name and calls `found`. */
 typedef void (*orc_queue_fn)(struct call *c, const struct queue_view *q);
 struct orc_lookup {
     int64_t id;       /* 0 = by name */
     struct span name; /* empty = by id */
     orc_queue_fn found;
-    const char *field; /* to be named when there is none */
+    const char *field; /* the field to name if the queue does not exist */
     void *more;        /* c->more when `found` is called */
-    struct span key;   /* of a name that was given later: the lookup's own */
+    struct span key;   /* private to the lookup */
 };
 void orc_queue_find(struct call *c, const struct orc_lookup *lookup);
-/* The number in the path, of a "queue" or a "trigger"; 0 after a problem was answered. */
+/* Reads the number in the path, of a "queue" or a "trigger"; 0 after a problem was answered. */
 int64_t orc_path_number(struct http_exchange *x, const char *what);
 
-/* ---- trigger_words.c ---- */
+/* ---- trigger_json.c ---- */
 
-/* What the jobs of this API's triggers have in common: /api/jobs finds them by it. */
+/* The correlation id of all jobs of this API's triggers, by which /api/jobs finds them. */
 #define ORC_CORRELATION SPAN_LITERAL("orchestrator-trigger")
 
-/* What the document calls a trigger, less what the engine keeps about it. */
+/* The members of a trigger in the document, without those that the engine computes. */
 struct orc_trigger {
     struct span name, type, description, cron, timezone, target_queue, payload;
     int64_t queue_id, batch_size, polling_interval;
     bool eager, enabled;
     bool fresh;
     bool has_queue, has_cron;  /* given by the request */
-    struct schedule_spec spec; /* what it was; its source is what queue_id means */
+    struct schedule_spec spec; /* the current definition; its source is the queue of queue_id */
 };
 void orc_trigger_new(struct orc_trigger *t);
-/* As it is; the view's texts must outlive it. */
+/* Sets *t to the current trigger; the texts of the view must outlive it. */
 void orc_trigger_from(struct orc_trigger *t, const struct schedule_view *v);
-/* Reads the request's body over it. false: the problem was answered. */
+/* Changes *t by the body of the request. false: the problem was answered. */
 bool orc_trigger_take(struct call *c, struct orc_trigger *t);
-/* Makes its spec the one for the members, checked and complete. false: the problem was answered. */
+/* Sets and checks its spec according to the members. false: the problem was answered. */
 bool orc_trigger_complete(struct call *c, struct orc_trigger *t);
-/* What a note about a schedule says, in the API's words. */
+/* Turns a note about a schedule into a problem in the terms of the API. */
 void orc_trigger_problem(struct arena *arena, struct problem *p, const char *note);
-/* queue_id 0, item.seq 0: there is none (any more). */
+/* queue_id 0, item.seq 0: not found, written as null. */
 void orc_trigger_write(struct json_writer *w, const struct schedule_view *v, uint32_t queue_id,
                        struct job_ref item, struct wall_time now);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Renaming a queue. Jobs, counts, triggers and waiting claims belong to the queue that the store
- * has, whose name never changes. A later name is kept twice: in the queue's attributes, to be
- * shown, and as the key ["holdfast", "orchestrator", "queue", NAME] of the key-value store with the
- * queue's number, to be found by. The key is set in one commit that checks that no other queue has
- * it, so a name is unique on every store, whichever node is asked.
+/* Renaming a queue. Jobs, counts, triggers and waiting claims belong to the queue in the store,
+ * whose name never changes. A new name is stored twice: in the queue's attributes, so that it
+ * can be shown, and as the key ["holdfast", "orchestrator", "queue", NAME] of the key-value
+ * store with the queue's number, so that the queue can be found by it. The key is set in one
+ * commit that checks that no other queue has it, so a name is unique on every store and every
+ * node.
  *
- * A creation and a rename that want one name at the same time first write and then look: at least
- * one of them sees the other and gives up. A rename that is cut off between its steps has set the
- * key alone; the queue is found by both names then, and repeating the rename completes it. A key
- * whose queue was deleted is free. */
+ * A creation and a rename that want the same name at the same time first write and then read: at
+ * least one of them sees the other and gives up. A rename that is interrupted between its steps
+ * has set the key alone; then the queue is found by both names, and repeating the rename
+ * completes it. A key whose queue was deleted is free. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -47,8 +48,7 @@ static void taken(struct call *c)
     struct problem p = {.code = PROBLEM_EXISTS,
                         .terms = c->terms,
                         .field = "name",
-                        .detail = "another queue has this name, or is kept under it since before "
-                                  "it was renamed"};
+                        .detail = "another queue has this name, or had it before it was renamed"};
     problem_answer(c->x, &p);
 }
 
@@ -68,13 +68,13 @@ bool orc_naming_begin(struct call *c)
     return true;
 }
 
-static struct op look_number(uint32_t number)
+static struct op get_number(uint32_t number)
 {
     return (struct op){.kind = OP_QUEUE_GET, .queue = {.number = number}};
 }
 
-/* The name is free, or this queue's: of a queue that was just created, and has it, nothing is left
- * to do. */
+/* The name is free or belongs to this queue. Nothing is left to do for a queue that was just
+ * created with it. */
 static enum orc_named name_set(struct call *c)
 {
     struct orc_naming *n = c->more;
@@ -95,7 +95,7 @@ static enum orc_named name_set(struct call *c)
     return ORC_NAMING;
 }
 
-/* What was written is taken back: the queue that was created, or the key. */
+/* Undoes what was written: the queue that was created, or the key. */
 static enum orc_named name_undo(struct call *c)
 {
     struct orc_naming *n = c->more;
@@ -121,7 +121,7 @@ static enum orc_named got_key(struct call *c, const struct reply *r)
     if (holder == 0 || holder == n->number)
         return name_set(c);
     n->step = STEP_HOLDER;
-    c->op = look_number(holder);
+    c->op = get_number(holder);
     return ORC_NAMING;
 }
 

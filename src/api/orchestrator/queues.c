@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/queues. A change reads the queue first and puts what it read with the members changed; so
- * that none is lost between the two, the API works on one change at a time. */
+/* /api/queues. A change reads the queue first and then puts it with the changed members. The API
+ * works on one change at a time, so that no other change is lost between the two. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
-
-#define LIST_LIMIT 100
 
 void orc_no_queue(struct http_exchange *x, const char *field)
 {
     struct problem p = {.code = PROBLEM_NO_QUEUE,
                         .field = field,
-                        .detail = "there is no such queue here; POST /api/queues creates one"};
+                        .detail =
+                            "there is no queue with this id or name; POST /api/queues creates one"};
     problem_answer(x, &p);
 }
 
@@ -31,12 +30,10 @@ static void found_cb(void *ctx, const struct reply *r);
 static void lookup_ask(struct call *c, const struct op *op)
 {
     c->op = *op;
-    int err = broker_submit(c->broker, &c->op, 1, found_cb, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, found_cb);
 }
 
-/* Perhaps the name was given to a queue later. */
+/* The queue may have got this name by a rename. */
 static void lookup_later_name(struct call *c, struct orc_lookup *lookup)
 {
     int err = orc_name_key(c->arena, lookup->name, &lookup->key);
@@ -103,7 +100,7 @@ int64_t orc_path_number(struct http_exchange *x, const char *what)
     return 0;
 }
 
-/* A call on the queue of the path; nothing after a problem was answered. */
+/* Calls fn with the queue of the path, unless a problem was answered. */
 static void queue_call(void *ctx, struct http_exchange *x, orc_queue_fn fn)
 {
     int64_t id = query_none(orc_broker(ctx), x) ? orc_path_number(x, "queue") : 0;
@@ -176,14 +173,9 @@ void orc_queue_stats(void *ctx, struct http_exchange *x)
 /* ---- listing ---- */
 
 struct list {
-    int64_t limit, offset;
+    struct orc_page; /* its members are members of this struct */
     struct json_writer w;
     struct span after; /* the last name seen */
-};
-
-static const struct field list_rows[] = {
-    {"limit", FIELD_INT, offsetof(struct list, limit), 1, LIMIT_BATCH, NULL, 0},
-    {"offset", FIELD_INT, offsetof(struct list, offset), 0, INT64_MAX, NULL, 0},
 };
 
 static void list_write(struct list *l, const struct queue_view *q)
@@ -198,11 +190,11 @@ static void list_write(struct list *l, const struct queue_view *q)
     orc_queue_write(&l->w, q);
 }
 
-/* Page by page through all queues of the server; few of them are others'. */
+/* Reads all queues of the server page by page; few of them belong to other APIs. */
 static void listed(struct call *c, const struct reply *r)
 {
     struct list *l = c->more;
-    if (r->left_out) { /* the spool numbers its queues itself */
+    if (r->left_out) { /* the ids of queues in the spool are different */
         call_refuse(c, &(struct reply){.kind = OP_QUEUE_LIST,
                                        .outcome = OUT_UNAVAILABLE,
                                        .note = "the shared store, which has the ids of the "
@@ -212,32 +204,23 @@ static void listed(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->queue_count; i++)
         list_write(l, &r->queues[i]);
     struct span last = r->queue_count ? r->queues[r->queue_count - 1].name : (struct span){NULL, 0};
-    char *copy = arena_copy(c->arena, last.at, last.len);
     if (r->queue_count < c->op.queue.limit || l->limit == 0) {
         json_write_array_end(&l->w);
         answer_end(c->x, &l->w, 200);
-    } else if (!copy) {
+    } else if (!arena_keep(c->arena, &last)) {
         answer_error(c->x, -ERR_NOMEM);
     } else {
-        c->op.queue.after = span_of(copy, last.len);
+        c->op.queue.after = last;
         call_submit(c);
     }
 }
 
 void orc_queue_list(void *ctx, struct http_exchange *x)
 {
-    struct problem p;
-    struct call *c = orc_call(ctx, x, OP_QUEUE_LIST, listed);
-    struct list *l = call_more(c, sizeof *l);
-    if (!l)
+    struct call *c = orc_page_call(ctx, x, OP_QUEUE_LIST, listed, sizeof(struct list));
+    if (!c)
         return;
-    l->limit = LIST_LIMIT;
-    struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
-        return;
-    }
-    http_alone(x);
+    struct list *l = c->more;
     answer_begin(x, &l->w);
     json_write_array(&l->w);
     c->op.queue.limit = LIMIT_BATCH;
@@ -246,7 +229,7 @@ void orc_queue_list(void *ctx, struct http_exchange *x)
 
 /* ---- defining ---- */
 
-/* Reads the body over what *q is. false: the problem was answered. */
+/* Changes *q by the body. false: the problem was answered. */
 static bool take_members(struct call *c, struct orc_queue *q, bool fresh)
 {
     struct problem p;
@@ -275,31 +258,31 @@ static bool fill_put(struct call *c, const struct orc_queue *q, struct span stor
                      const struct queue_policy *base)
 {
     struct queue_policy *policy = arena_array(c->arena, 1, sizeof *policy);
-    char *name = arena_copy(c->arena, stored.at, stored.len);
-    char *note = arena_copy(c->arena, q->description.at, q->description.len);
-    if (!policy || !name || !note) {
+    struct span note = q->description;
+    if (!policy || !arena_keep(c->arena, &stored) || !arena_keep(c->arena, &note)) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
     orc_queue_policy(q, base, policy);
     c->op = (struct op){.kind = OP_QUEUE_PUT,
-                        .queue = {.name = span_of(name, stored.len),
+                        .queue = {.name = stored,
                                   .policy = policy,
                                   .has_note = true,
-                                  .note = span_of(note, q->description.len),
+                                  .note = note,
                                   .has_until = true,
                                   .until = {q->active ? 0 : LIMIT_WALL_MS}}};
     return true;
 }
 
-/* A wish for unique references that some items stand against: all that are known are named. */
+/* Refuses unique references because some items share one; lists all that are known. */
 static void answer_shared(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     char uuid[ID_UUID_BYTES], detail[200];
     snprintf(detail, sizeof detail,
-             "%" PRIu64 " items have the reference of an earlier one; duplicates lists them with "
-             "those that they repeat. Delete what is too much first; nothing was changed",
+             "%" PRIu64
+             " items have the reference of an earlier item; `duplicates` lists them together with "
+             "the earlier items. Delete the superfluous items first; nothing was changed",
              r->job_total);
     answer_begin(c->x, &w);
     json_write_object(&w);
@@ -340,25 +323,25 @@ static void answer_refusal(struct call *c, const struct reply *r)
         problem_answer(c->x, &p);
 }
 
-/* The name comes when the rest is changed, which may be refused. false: answered. */
+/* The name is changed after the other members, whose change may be refused. false: answered. */
 static bool take_name(struct call *c, const struct orc_queue *q, const struct queue_view *view)
 {
     struct orc_naming *n = arena_array(c->arena, 1, sizeof *n);
     struct span before = orc_queue_name(view);
-    char *old = arena_copy(c->arena, before.at, before.len);
-    if (!n || !old || !orc_queue_renamed(c->arena, view, q->name, &n->attributes)) {
+    if (!n || !arena_keep(c->arena, &before) ||
+        !orc_queue_renamed(c->arena, view, q->name, &n->attributes)) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
     n->number = view->number;
     n->name = span_equal(q->name, before) ? (struct span){NULL, 0} : q->name;
-    n->before = span_of(old, before.len);
+    n->before = before;
     n->stored = c->op.queue.name;
     c->more = n;
     return true;
 }
 
-/* The queue as it is becomes the operation that changes it. false: answered. */
+/* Turns the queue that was read into the operation that changes it. false: answered. */
 static bool change_take(struct call *c, const struct reply *r)
 {
     const struct queue_view *view = &r->queues[0];
@@ -383,7 +366,7 @@ static void show_defined(struct call *c)
         orc_queue_find(c, &(struct orc_lookup){.id = n->number, .found = show});
 }
 
-/* What was changed is all there is to it, or a name is still to come. */
+/* The members were changed; a new name may follow. */
 static bool put_done(struct call *c)
 {
     const struct orc_naming *n = c->more;
@@ -410,7 +393,7 @@ static bool definition_step(struct call *c, const struct reply *r)
         orc_no_queue(c->x, "id");
     else if (r->outcome != OUT_OK)
         answer_refusal(c, r);
-    else if (n) /* the reply is that of the change */
+    else if (n) /* the reply belongs to the change */
         return put_done(c);
     else
         return change_take(c, r);
@@ -461,7 +444,7 @@ void orc_queue_update(void *ctx, struct http_exchange *x)
 
 /* ---- deleting ---- */
 
-/* A later name that is left is free all the same. */
+/* The name counts as free even if its key was not deleted. */
 static void name_deleted(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
@@ -480,16 +463,17 @@ static void deleted(struct call *c, const struct reply *r)
 
 static void delete_found(struct call *c, const struct queue_view *q)
 {
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
+    struct span name = q->name;
     struct span *key = arena_array(c->arena, 1, sizeof *key);
     bool renamed = !span_equal(orc_queue_name(q), q->name);
-    if (!name || !key || (renamed && orc_name_key(c->arena, orc_queue_name(q), key) < 0)) {
+    if (!arena_keep(c->arena, &name) || !key ||
+        (renamed && orc_name_key(c->arena, orc_queue_name(q), key) < 0)) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
     c->more = key;
     c->done = deleted;
-    c->op = (struct op){.kind = OP_QUEUE_DELETE, .queue = {.name = span_of(name, q->name.len)}};
+    c->op = (struct op){.kind = OP_QUEUE_DELETE, .queue = {.name = name}};
     call_submit(c);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PUT /api/queue-items/{id}, POST …/status, POST …/renew: the machine of status words.
+/* PUT /api/queue-items/{id}, POST …/status, POST …/renew: the state machine of statuses.
  *
- * The item is read first; then the move that leads from its status to the one wanted is asked of
- * the engine, under the token that was read or that the client gave, so that between the two
- * nobody else's lease can be touched. A word that is none of the document's five is kept as a label
- * while the item is in progress. */
+ * The item is read first. Then the operation that leads from its status to the requested one is
+ * submitted with the lease token that was read or that the client gave, so that a lease which
+ * another client obtained in the meantime is not affected. A status that is not one of the
+ * document's five is stored as a label while the item is in progress. */
 #include "api/claim_hold.h"
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -21,7 +21,7 @@ struct change {
     int64_t robot_id, lease_seconds;
     bool has_status, has_result, has_error, has_token, has_robot;
     enum orc_status to;
-    /* what is asked of the engine: a note, perhaps, and a move */
+    /* operations for the engine: possibly an annotation, and the move */
     struct op ops[2];
     size_t op_count;
     struct reply_kept {
@@ -59,10 +59,10 @@ static void refuse_move(struct change *ch, const struct job_view *v)
     enum orc_status from = orc_status_of(&v->job);
     struct problem p;
     const char *to = !ch->has_status        ? "a note"
-                     : ch->to == ORC_CUSTOM ? "a status of your own"
-                                            : orc_words[ch->to];
+                     : ch->to == ORC_CUSTOM ? "a custom status"
+                                            : orc_status_names[ch->to];
     problem_set(&p, ch->c->arena, PROBLEM_ILLEGAL_MOVE, "status",
-                "the item is %s; %s is not possible from there", orc_words[from], to);
+                "the item is %s; %s is not possible from there", orc_status_names[from], to);
     p.terms = &orc_terms;
     p.state = v->job.state;
     p.seq = v->job.seq;
@@ -78,7 +78,7 @@ static void refuse_holder(struct change *ch, const char *detail)
 
 /* ---- asking the engine ---- */
 
-/* The last of them answers; a note that came too late says the same as its move. */
+/* The last reply is answered; an annotation that was too late has the same outcome as its move. */
 static void moved(void *ctx, const struct reply *r)
 {
     struct change *ch = ctx;
@@ -129,8 +129,8 @@ static void ask_lease(struct change *ch, enum op_kind kind, struct job_token tok
     l->error_kind = orc_classify(ch->result, ch->error);
 }
 
-/* What the move itself does not carry. The time is noted, since nothing else about the item moves.
- * false: no memory, answered. */
+/* Stores what the move does not contain. The time is stored because nothing else about the item
+ * changes. false: out of memory was answered. */
 static bool ask_note(struct change *ch, const struct job_view *v, struct job_token token,
                      bool result)
 {
@@ -198,8 +198,8 @@ static void claim(struct change *ch, const struct job_view *v)
     };
     if (v->paused) {
         struct problem p = {.code = PROBLEM_REFUSED_NEW,
-                            .detail = "the queue is not active (is_active is false) or paused; "
-                                      "nothing is handed out"};
+                            .detail = "the queue is not active (is_active is false) or paused; its "
+                                      "items cannot be claimed"};
         problem_answer(ch->c->x, &p);
         return;
     }
@@ -209,15 +209,15 @@ static void claim(struct change *ch, const struct job_view *v)
 
 /* ---- which move ---- */
 
-/* The client's right to speak for the lease: its token, else that it is there; and its robot. */
+/* Checks that the client holds the lease: by its token, or that the lease exists if no token is
+ * given; and by its robot. */
 static bool may_speak(struct change *ch, const struct job_view *v)
 {
     if (ch->has_token && !token_equal(ch->token, v->token))
-        refuse_holder(
-            ch, "the lease token is not that of the item's lease; the item may be with another "
-                "robot, so drop this work");
+        refuse_holder(ch, "the lease token is not that of the item's lease; another robot may have "
+                          "the item, so stop working on it");
     else if (!ch->has_token && v->require_token)
-        refuse_holder(ch, "this queue wants the lease token (require_token)");
+        refuse_holder(ch, "this queue requires the lease token (require_token)");
     else if (ch->has_robot && orc_robot_id(v->worker) >= 0 &&
              orc_robot_id(v->worker) != ch->robot_id)
         refuse_holder(ch, "the item is locked by another robot");
@@ -251,8 +251,8 @@ static void from_in_progress(struct change *ch, const struct job_view *v)
     submit(ch);
 }
 
-/* A word of the lease's holder that may have been said before: the engine remembers. */
-static bool said_before(const struct change *ch)
+/* A call of the lease's holder may be a repetition, which the engine recognizes. */
+static bool may_be_repeated(const struct change *ch)
 {
     return ch->has_token && ch->has_status &&
            (ch->to == ORC_DONE || ch->to == ORC_FAILED || ch->to == ORC_NEW);
@@ -260,16 +260,16 @@ static bool said_before(const struct change *ch)
 
 static void from_elsewhere(struct change *ch, const struct job_view *v, enum orc_status from)
 {
-    static const enum op_kind words[] = {
+    static const enum op_kind kinds[] = {
         [ORC_NEW] = OP_RELEASE, [ORC_DONE] = OP_ACK, [ORC_FAILED] = OP_FAIL};
     bool notes = ch->has_result || ch->has_error;
-    struct job_token nobody = {0};
+    struct job_token no_token = {0};
     if (from == ORC_FAILED && ch->has_status && ch->to == ORC_NEW) {
-        if (notes && !ask_note(ch, v, nobody, true))
+        if (notes && !ask_note(ch, v, no_token, true))
             return;
         ask_job(ch, OP_REQUEUE);
-    } else if (said_before(ch)) {
-        ask_lease(ch, words[ch->to], ch->token);
+    } else if (may_be_repeated(ch)) {
+        ask_lease(ch, kinds[ch->to], ch->token);
     } else if (ch->has_status && ch->to == ORC_DELETED) {
         if (from == ORC_DELETED) {
             orc_item_show(ch->c, ch->job);
@@ -277,7 +277,7 @@ static void from_elsewhere(struct change *ch, const struct job_view *v, enum orc
         }
         ask_job(ch, OP_CANCEL);
     } else if (!ch->has_status && (from == ORC_DONE || from == ORC_FAILED)) {
-        if (!ask_note(ch, v, nobody, true))
+        if (!ask_note(ch, v, no_token, true))
             return;
     } else {
         refuse_move(ch, v);
@@ -337,8 +337,8 @@ static int take_status(struct change *ch, const struct field_reader *r)
     }
     if (ch->has_status && validate_queue_name(ch->status, &note) != 0) {
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "status",
-                    "status must be one of NEW, IN_PROGRESS, DONE, FAILED and DELETED, or a word "
-                    "of your own of 1 to %d bytes",
+                    "status must be one of NEW, IN_PROGRESS, DONE, FAILED and DELETED, or a custom "
+                    "status of 1 to %d bytes",
                     LIMIT_LABEL_BYTES);
         return -ERR_INVALID;
     }

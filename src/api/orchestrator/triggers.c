@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/triggers. A trigger is a schedule that this API owns; those of /v1 are not seen here.
+/* /api/triggers. A trigger is a schedule that this API owns; schedules of /v1 are not shown
+ * here.
  *
- * A definition reads the trigger (when it changes one), then the queue that queue_id means, and
- * puts the schedule; as with queues the API works on one at a time. To show a trigger the API
- * looks up what the schedule knows by another name: the id of its queue, and of its last item. */
+ * A definition reads the trigger (for a change), then the queue of queue_id, and puts the
+ * schedule; as with queues, the API works on one definition at a time. To show a trigger, the
+ * API reads the id of its queue and of its last item. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
+#include "api/v1/schedules/schedule_fields.h"
 #include "base/digest/random.h"
 #include "core/job_texts.h"
 #include "core/limits.h"
-
-#define LIST_LIMIT 100
 
 static void no_trigger(struct http_exchange *x)
 {
     struct problem p = {.code = PROBLEM_NO_SCHEDULE,
                         .field = "id",
-                        .detail = "there is no such trigger here; POST /api/triggers creates one"};
+                        .detail =
+                            "there is no trigger with this id; POST /api/triggers creates one"};
     problem_answer(x, &p);
 }
 
@@ -28,20 +29,12 @@ static bool owned(const struct schedule_view *v)
     return span_equal(v->owner, ORC_OWNER);
 }
 
-/* Copies the texts of a view, which live only as long as the reply. */
+/* Copies the texts of a view, which are valid only during the reply. */
 static int view_keep(struct arena *arena, struct schedule_view *v)
 {
-    struct schedule_spec *s = &v->spec;
-    struct span *texts[] = {&v->name,   &v->note,  &s->cron,    &s->zone,
-                            &s->source, &s->queue, &s->payload, &s->extra.options};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i]->len == 0)
-            continue;
-        texts[i]->at = arena_copy(arena, texts[i]->at, texts[i]->len);
-        if (!texts[i]->at)
-            return -ERR_NOMEM;
-    }
-    return job_texts_keep(arena, &s->extra);
+    if (!arena_keep(arena, &v->name) || !arena_keep(arena, &v->note))
+        return -ERR_NOMEM;
+    return schedule_spec_keep(arena, &v->spec);
 }
 
 /* ---- showing ---- */
@@ -89,7 +82,7 @@ static void show_match(struct showing *s, const struct reply *r)
     }
 }
 
-/* What is not there any more is shown as null. */
+/* A queue or an item that no longer exists is shown as null. */
 static void show_found(void *ctx, const struct reply *r)
 {
     struct showing *s = ctx;
@@ -168,13 +161,6 @@ static struct call *trigger_call(void *ctx, struct http_exchange *x, call_fn don
     return c;
 }
 
-static void find(struct call *c)
-{
-    int err = broker_submit(c->broker, &c->op, 1, found_cb, c);
-    if (err < 0)
-        answer_error(c->x, err);
-}
-
 static void got(struct call *c, const struct reply *r)
 {
     show_one(c, r, 200);
@@ -184,7 +170,7 @@ void orc_trigger_get(void *ctx, struct http_exchange *x)
 {
     struct call *c = trigger_call(ctx, x, got);
     if (c)
-        find(c);
+        call_ask(c, found_cb);
 }
 
 static void deleted(struct call *c, const struct reply *r)
@@ -196,13 +182,12 @@ static void deleted(struct call *c, const struct reply *r)
 static void delete_found(struct call *c, const struct reply *r)
 {
     struct span name = r->schedules[0].name;
-    char *copy = arena_copy(c->arena, name.at, name.len);
-    if (!copy) {
+    if (!arena_keep(c->arena, &name)) {
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
     c->done = deleted;
-    c->op = (struct op){.kind = OP_SCHEDULE_DELETE, .schedule = {.name = span_of(copy, name.len)}};
+    c->op = (struct op){.kind = OP_SCHEDULE_DELETE, .schedule = {.name = name}};
     call_submit(c);
 }
 
@@ -210,19 +195,14 @@ void orc_trigger_delete(void *ctx, struct http_exchange *x)
 {
     struct call *c = body_none(orc_broker(ctx), x) ? trigger_call(ctx, x, delete_found) : NULL;
     if (c)
-        find(c);
+        call_ask(c, found_cb);
 }
 
 /* ---- list ---- */
 
 struct list {
-    int64_t limit, offset;
+    struct orc_page; /* its members are members of this struct */
     struct showing s;
-};
-
-static const struct field list_rows[] = {
-    {"limit", FIELD_INT, offsetof(struct list, limit), 1, LIMIT_BATCH, NULL, 0},
-    {"offset", FIELD_INT, offsetof(struct list, offset), 0, INT64_MAX, NULL, 0},
 };
 
 static int list_keep(struct call *c, struct list *l, const struct schedule_view *v)
@@ -238,7 +218,7 @@ static int list_keep(struct call *c, struct list *l, const struct schedule_view 
     return view_keep(c->arena, &one->v);
 }
 
-/* Page by page through all schedules of the server. */
+/* Reads all schedules of the server page by page. */
 static void listed(struct call *c, const struct reply *r)
 {
     struct list *l = c->more;
@@ -247,11 +227,10 @@ static void listed(struct call *c, const struct reply *r)
         err = list_keep(c, l, &r->schedules[i]);
     bool more = r->more && r->schedule_count > 0 && (int64_t)l->s.count < l->limit;
     struct span last = more ? r->schedules[r->schedule_count - 1].name : (struct span){NULL, 0};
-    char *copy = arena_copy(c->arena, last.at, last.len);
-    if (err < 0 || !copy) {
+    if (err < 0 || !arena_keep(c->arena, &last)) {
         answer_error(c->x, -ERR_NOMEM);
     } else if (more) {
-        c->op.schedule.after = span_of(copy, last.len);
+        c->op.schedule.after = last;
         call_submit(c);
     } else {
         show(&l->s);
@@ -260,41 +239,32 @@ static void listed(struct call *c, const struct reply *r)
 
 void orc_trigger_list(void *ctx, struct http_exchange *x)
 {
-    struct problem p;
-    struct call *c = orc_call(ctx, x, OP_SCHEDULE_LIST, listed);
-    struct list *l = call_more(c, sizeof *l);
-    if (!l)
+    struct call *c = orc_page_call(ctx, x, OP_SCHEDULE_LIST, listed, sizeof(struct list));
+    if (!c)
         return;
-    l->limit = LIST_LIMIT;
-    struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
-        return;
-    }
+    struct list *l = c->more;
     l->s = (struct showing){.c = c, .status = 200, .array = true};
     l->s.list = arena_array(c->arena, (size_t)l->limit, sizeof *l->s.list);
     if (!l->s.list) {
         answer_error(x, -ERR_NOMEM);
         return;
     }
-    http_alone(x);
     c->op.schedule.limit = LIMIT_BATCH;
     call_submit(c);
 }
 
 /* ---- defining ---- */
 
-/* One that has no name gets one that nobody has. */
-static int name_make(struct arena *arena, struct span *ret)
+/* A trigger without a name gets a random one. */
+static int name_create(struct arena *arena, struct span *ret)
 {
     uint64_t drawn;
     char text[40];
     if (random_bytes(&drawn, sizeof drawn) != 0)
         return -ERR_IO;
     int len = snprintf(text, sizeof text, "trigger-%016" PRIx64, drawn);
-    char *copy = arena_copy(arena, text, (size_t)len);
-    *ret = span_of(copy, (size_t)len);
-    return copy ? 0 : -ERR_NOMEM;
+    *ret = span_of(text, (size_t)len);
+    return arena_keep(arena, ret) ? 0 : -ERR_NOMEM;
 }
 
 /* The last step. false: answered. */
@@ -303,7 +273,7 @@ static bool ask_put(struct call *c)
     struct orc_trigger *t = c->more;
     if (!orc_trigger_complete(c, t))
         return false;
-    int err = t->name.len ? 0 : name_make(c->arena, &t->name);
+    int err = t->name.len ? 0 : name_create(c->arena, &t->name);
     if (err < 0) {
         answer_error(c->x, err);
         return false;
@@ -322,7 +292,7 @@ static bool ask_put(struct call *c)
     return true;
 }
 
-/* With the members known: its queue first, when the request names one. false: answered. */
+/* Reads the queue first if the request names one. false: answered. */
 static bool ask_next(struct call *c)
 {
     const struct orc_trigger *t = c->more;
@@ -340,16 +310,15 @@ static bool ask_next(struct call *c)
 static bool queue_take(struct call *c, const struct queue_view *q)
 {
     struct orc_trigger *t = c->more;
-    char *name = arena_copy(c->arena, q->name.at, q->name.len);
     if (!span_equal(q->owner, ORC_OWNER)) {
         orc_no_queue(c->x, "queue_id");
         return false;
     }
-    if (!name) {
+    t->spec.source = q->name;
+    if (!arena_keep(c->arena, &t->spec.source)) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
-    t->spec.source = span_of(name, q->name.len);
     return ask_put(c);
 }
 

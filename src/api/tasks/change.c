@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heartbeat, complete, fail: by the token of the claim, or, where none is given, on the lease as it
- * is. The task is read first, and what is asked goes under the token that was read. */
+/* heartbeat, complete and fail: with the lease token of the claim or, if none is given, for the
+ * current lease. The task is read first, and the operation uses the token that was read. */
+#include "api/json_members.h"
 #include "api/tasks/tasks_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 struct change {
@@ -65,7 +65,7 @@ static void submit(struct call *c, struct job_token token)
     call_submit(c);
 }
 
-/* A token that is not the lease's may be that of a word said before, which the engine knows. */
+/* A token of an earlier lease may belong to a repeated call, which the engine recognizes. */
 static void task_read(struct call *c, const struct reply *r)
 {
     struct change *ch = c->more;
@@ -79,9 +79,9 @@ static void task_read(struct call *c, const struct reply *r)
         refuse_state(c, v);
     else if (v->require_token)
         refuse(c, PROBLEM_LEASE_LOST,
-               "this queue wants the lease token of the claim (require_token)");
+               "this queue requires the lease token of the claim (require_token)");
     else if (ch->has_worker && v->worker.len && !span_equal(v->worker, ch->worker))
-        refuse(c, PROBLEM_LEASE_LOST, "the task is with another worker");
+        refuse(c, PROBLEM_LEASE_LOST, "another worker has the task");
     else
         submit(c, v->token);
 }
@@ -101,10 +101,8 @@ static void change_run(void *ctx, struct http_exchange *x, struct fields table, 
     }
     *ch = (struct change){.kind = kind, .retry = true};
     struct field_reader r = reader_of(b, x, table, ch, &p);
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read_optional(&r, x))
         return;
-    }
     ch->has_token = fields_has(&r, "token");
     ch->has_worker = fields_has(&r, "worker");
     c->more = ch;

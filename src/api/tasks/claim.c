@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /api/tasks/claim: high before low, low with its share.
+/* POST /api/tasks/claim: high before low, with a minimum share for low.
  *
- * Of every hundred tasks that are handed out while both kinds wait, low ones get at least
- * tasks.low_share. What they are owed is kept in hundredths of a task; a claim takes as many low
- * tasks as are due first, then high ones, then low ones. Only when there is nothing at all does it
- * wait, for either. A queue of the right name that is not this API's is looked at first, and left
- * alone: its jobs are no tasks. */
+ * Of every hundred tasks that are claimed while both kinds wait, at least tasks.low_share are
+ * low ones. The share that they are owed is counted in hundredths of a task. A claim takes the
+ * low tasks that are owed first, then high ones, then low ones. Only if there are no tasks at
+ * all does it wait, for either kind. The owner of the queues is checked first: a queue with a
+ * matching name that belongs to another API is left alone. */
+#include "api/json_members.h"
 #include "api/tasks/tasks_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define COUNT_MAX 100
@@ -18,7 +18,7 @@ struct claim {
     struct tasks *t;
     struct http_exchange *x;
     struct json_writer w;
-    struct broker_claim *parked; /* NULL once it was answered or cancelled */
+    struct broker_claim *parked; /* NULL after it was answered or cancelled */
     struct broker_held held[COUNT_MAX];
     size_t held_count;
     size_t handed[RANK_COUNT];
@@ -28,14 +28,14 @@ struct claim {
     int64_t count, wait_ms;
     uint8_t rank;
     bool one_rank;
-    size_t low_first; /* low tasks that are due */
+    size_t low_first; /* low tasks that are owed */
     /* the queues */
     struct span queues[RANK_COUNT];
-    size_t looking;
+    size_t reading;
     bool foreign[RANK_COUNT];
-    struct span open[RANK_COUNT]; /* to wait at */
-    struct problem problem;       /* code NONE = they could be looked at */
-    bool left;                    /* the client is gone */
+    struct span open[RANK_COUNT]; /* the queues to wait for */
+    struct problem problem;       /* code NONE = the queues could be read */
+    bool left;                    /* the client has closed the connection */
 };
 
 #define AT(member) offsetof(struct claim, member)
@@ -43,7 +43,7 @@ static const struct field rows[] = {
     {"worker", FIELD_TEXT, AT(worker), 0, LIMIT_WORKER_BYTES, NULL, FIELD_OPTIONAL},
     {"count", FIELD_INT, AT(count), 1, COUNT_MAX, NULL, FIELD_OPTIONAL},
     {"wait_ms", FIELD_INT, AT(wait_ms), 0, WAIT_MS_MAX, NULL, FIELD_OPTIONAL},
-    {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
+    {"priority", FIELD_ENUM, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
     {"queue", FIELD_TEXT, AT(queue), 0, TASK_QUEUE_BYTES_MAX, NULL, FIELD_OPTIONAL},
 };
 
@@ -58,8 +58,8 @@ static void give_back(struct claim *c)
     c->held_count = 0;
 }
 
-/* What low tasks are owed after this claim; never more than one, so that a time without any does
- * not come back as a burst. */
+/* Computes what low tasks are owed after this claim: at most one task, so that a period without
+ * low tasks does not lead to a burst. */
 static void settle_share(struct claim *c)
 {
     struct tasks *t = c->t;
@@ -109,7 +109,7 @@ static void claimed(void *ctx, const struct reply *r)
     claim_next(c);
 }
 
-static void gone(void *ctx)
+static void client_closed(void *ctx)
 {
     struct claim *c = ctx;
     c->left = true;
@@ -156,7 +156,7 @@ static bool skipped(const struct claim *c, enum task_rank rank)
     return c->foreign[rank] || (c->one_rank && rank != c->rank);
 }
 
-/* Nobody waits for a client that is gone. */
+/* No wait is begun for a client that has closed the connection. */
 static bool wait_for_any(struct claim *c)
 {
     uint32_t count = 0;
@@ -169,7 +169,8 @@ static bool wait_for_any(struct claim *c)
     return true;
 }
 
-/* Low tasks that are due; high ones; low ones; and, when nothing came of it, a wait for either. */
+/* Takes low tasks that are owed, then high ones, then low ones; if no task is ready, waits for
+ * either kind. */
 static void claim_next(struct claim *c)
 {
     size_t left = (size_t)c->count - c->held_count;
@@ -186,14 +187,14 @@ static void claim_next(struct claim *c)
         claim_end(c);
 }
 
-static void looked(void *ctx, const struct reply *r)
+static void queues_read(void *ctx, const struct reply *r)
 {
     struct claim *c = ctx;
     if (r->outcome == OUT_OK)
         c->foreign[r->tag] = r->queue_count != 1 || !span_equal(r->queues[0].owner, TASKS_OWNER);
     else if (r->outcome != OUT_NO_QUEUE)
         problem_of_reply(&c->problem, http_request(c->x)->arena, r, broker_draining(c->t->broker));
-    if (--c->looking > 0)
+    if (--c->reading > 0)
         return;
     if (c->problem.code != PROBLEM_NONE)
         problem_answer(c->x, &c->problem);
@@ -201,7 +202,7 @@ static void looked(void *ctx, const struct reply *r)
         claim_next(c);
 }
 
-static void look(struct claim *c)
+static void read_queues(struct claim *c)
 {
     struct op *ops = arena_array(http_request(c->x)->arena, RANK_COUNT, sizeof *ops);
     for (size_t i = 0; i < RANK_COUNT; i++) {
@@ -211,8 +212,8 @@ static void look(struct claim *c)
     }
     for (size_t i = 0; ops && i < RANK_COUNT; i++)
         ops[i] = (struct op){.kind = OP_QUEUE_GET, .tag = i, .queue = {.name = c->queues[i]}};
-    c->looking = RANK_COUNT;
-    int err = ops ? broker_submit(c->t->broker, ops, RANK_COUNT, looked, c) : -ERR_NOMEM;
+    c->reading = RANK_COUNT;
+    int err = ops ? broker_submit(c->t->broker, ops, RANK_COUNT, queues_read, c) : -ERR_NOMEM;
     if (err < 0)
         answer_error(c->x, err);
 }
@@ -244,8 +245,8 @@ void task_claim_handle(void *ctx, struct http_exchange *x)
     json_write_object(&c->w);
     json_write_key(&c->w, "tasks");
     json_write_array(&c->w);
-    http_watch(x, gone, sent, c);
-    look(c);
+    http_watch(x, client_closed, sent, c);
+    read_queues(c);
 }
 
 /* ---- one task, by its id ---- */
@@ -254,7 +255,7 @@ struct claim_one {
     struct call *c;
     struct span worker;
     struct job_ref job;
-    struct broker_claim *parked; /* NULL once it was answered or cancelled */
+    struct broker_claim *parked; /* NULL after it was answered or cancelled */
     struct broker_held held;
     bool has;
 };
@@ -294,7 +295,7 @@ static void one_claimed(void *ctx, const struct reply *r)
     http_answer(one->c->x, 200, JSON_TYPE);
 }
 
-static void one_gone(void *ctx)
+static void one_closed(void *ctx)
 {
     struct claim_one *one = ctx;
     if (!one->parked)
@@ -321,7 +322,7 @@ static void one_read(struct call *c, const struct reply *r)
     if (err < 0)
         answer_error(c->x, err);
     else
-        http_watch(c->x, one_gone, one_sent, one);
+        http_watch(c->x, one_closed, one_sent, one);
 }
 
 void task_claim_one_handle(void *ctx, struct http_exchange *x)
@@ -339,10 +340,8 @@ void task_claim_one_handle(void *ctx, struct http_exchange *x)
     }
     *one = (struct claim_one){.c = c, .job = job};
     struct field_reader r = reader_of(b, x, FIELDS(one_rows), one, &p);
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read_optional(&r, x))
         return;
-    }
     c->more = one;
     c->op.job.job = job;
     call_submit(c);

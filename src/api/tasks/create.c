@@ -3,8 +3,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/tasks/tasks_impl.h"
-#include "api/words.h"
+#include "api/trace.h"
 #include "core/limits.h"
 
 #define LIMIT_DEFAULT 100
@@ -30,16 +31,16 @@ bool task_path(struct http_exchange *x, struct job_ref *ret)
 {
     struct problem p = {.code = PROBLEM_INVALID_ID,
                         .field = "id",
-                        .detail = "the id of a task is a UUID, as it came"};
+                        .detail = "the id of a task must be the UUID that its creation returned"};
     int err = id_parse(http_request(x)->params[0], ret);
-    if (err == -ERR_RANGE) /* a UUID, but of nothing here */
+    if (err == -ERR_RANGE) /* a UUID, but not of this server */
         no_task(x);
     else if (err < 0)
         problem_answer(x, &p);
     return err == 0;
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static void answer_task(struct call *c, const struct reply *r, unsigned status)
 {
@@ -61,8 +62,8 @@ static void show_new(struct call *c, const struct reply *r)
     answer_task(c, r, 201);
 }
 
-/* After a change. */
-static void look(struct call *c, struct job_ref job, call_fn done)
+/* Reads the task after a change and answers with it. */
+static void read_task(struct call *c, struct job_ref job, call_fn done)
 {
     c->changed = true;
     c->done = done;
@@ -72,7 +73,7 @@ static void look(struct call *c, struct job_ref job, call_fn done)
 
 void task_show(struct call *c, struct job_ref job)
 {
-    look(c, job, show);
+    read_task(c, job, show);
 }
 
 void task_get_handle(void *ctx, struct http_exchange *x)
@@ -83,7 +84,7 @@ void task_get_handle(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     http_alone(x);
-    look(c, job, show);
+    read_task(c, job, show);
 }
 
 /* ---- creating ---- */
@@ -104,7 +105,7 @@ struct task_in {
 static const struct field create_rows[] = {
     {"name", FIELD_TEXT, AT(name), 0, NAME_BYTES_MAX, NULL, FIELD_REQUIRED},
     {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, FIELD_OPTIONAL},
-    {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
+    {"priority", FIELD_ENUM, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
     {"queue", FIELD_TEXT, AT(queue), 0, TASK_QUEUE_BYTES_MAX, NULL, FIELD_OPTIONAL},
     {"wait_queued", FIELD_BOOL, AT(wait_queued), 0, 0, NULL, FIELD_OPTIONAL},
     {"scheduled_at", FIELD_TIME, AT(scheduled_at), 0, 0, NULL, FIELD_OPTIONAL},
@@ -113,19 +114,19 @@ static const struct field create_rows[] = {
 
 static void enqueue(struct call *c);
 
-static void queue_made(struct call *c, const struct reply *r)
+static void queue_created(struct call *c, const struct reply *r)
 {
     (void)r;
     enqueue(c);
 }
 
-/* The first task makes its queue. */
-static void make_queue(struct call *c)
+/* The first task creates its queue. */
+static void create_queue(struct call *c)
 {
     struct task_in *in = c->more;
     const struct tasks *t = c->api;
     task_policy(t->config.policy, &in->policy);
-    c->done = queue_made;
+    c->done = queue_created;
     c->op = (struct op){.kind = OP_QUEUE_PUT,
                         .queue = {.name = in->enqueue.queue,
                                   .implied = true,
@@ -147,9 +148,9 @@ static void created(void *ctx, const struct reply *r)
         if (in->wait_queued && r->state == STATE_READY)
             task_queued_wait(c, job, (enum task_rank)in->rank);
         else
-            look(c, job, show_new);
+            read_task(c, job, show_new);
     } else if (r->outcome == OUT_NO_QUEUE) {
-        make_queue(c);
+        create_queue(c);
     } else {
         problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
         problem_answer(c->x, &p);
@@ -161,20 +162,18 @@ static void enqueue(struct call *c)
     const struct task_in *in = c->more;
     tasks_listen(c->api);
     c->op = (struct op){.kind = OP_ENQUEUE, .enqueue = in->enqueue};
-    int err = broker_submit(c->broker, &c->op, 1, created, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, created);
 }
 
-/* Not a word before it is known whose queue it is. */
-static void queue_looked(void *ctx, const struct reply *r)
+/* Nothing is enqueued before the owner of the queue is known. */
+static void queue_read(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     struct problem p = {.code = PROBLEM_EXISTS,
-                        .detail = "the queue for tasks of this priority is not this API's (owner "
-                                  "tasks); nothing was created"};
+                        .detail = "the queue for tasks of this priority does not belong to this "
+                                  "API (its owner is not tasks); nothing was created"};
     if (r->outcome == OUT_NO_QUEUE) {
-        make_queue(c);
+        create_queue(c);
     } else if (r->outcome != OUT_OK) {
         problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
         problem_answer(c->x, &p);
@@ -202,7 +201,8 @@ static bool take_task(struct call *c, const struct field_reader *r, struct task_
         return false;
     }
     if (in->name.len == 0) {
-        problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name", "name is empty; say what to run");
+        problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name",
+                    "name is empty; it must say what to run");
         problem_answer(c->x, &p);
         return false;
     }
@@ -221,6 +221,7 @@ static bool take_task(struct call *c, const struct field_reader *r, struct task_
         in->enqueue.options = &in->options;
     }
     if (in->enqueue.queue.len > 0 &&
+        trace_copy(http_request(c->x), &in->enqueue.extra.headers) == 0 &&
         task_attributes(c->arena, in->name, &in->enqueue.extra.attributes) == 0)
         return true;
     answer_error(c->x, -ERR_NOMEM);
@@ -241,17 +242,13 @@ void task_create_handle(void *ctx, struct http_exchange *x)
     in->rank = RANK_LOW;
     in->queue = TASK_QUEUE_DEFAULT;
     struct field_reader r = reader_of(b, x, FIELDS(create_rows), in, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     if (!take_task(c, &r, in))
         return;
     c->more = in;
     c->op.queue.name = in->enqueue.queue;
-    int err = broker_submit(b, &c->op, 1, queue_looked, c);
-    if (err < 0)
-        answer_error(x, err);
+    call_ask(c, queue_read);
 }
 
 /* ---- listing ---- */
@@ -270,8 +267,8 @@ struct list {
 #undef AT
 #define AT(member) offsetof(struct list, member)
 static const struct field list_rows[] = {
-    {"status", FIELD_WORD, AT(status), TASK_SCHEDULED, 0, task_words, 0},
-    {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, 0},
+    {"status", FIELD_ENUM, AT(status), TASK_SCHEDULED, 0, task_status_names, 0},
+    {"priority", FIELD_ENUM, AT(rank), RANK_HIGH, 0, task_ranks, 0},
     {"queue", FIELD_TEXT, AT(queue), 0, TASK_QUEUE_BYTES_MAX, NULL, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
     {"offset", FIELD_INT, AT(offset), 0, INT64_MAX, NULL, 0},
@@ -282,11 +279,7 @@ static void list_next(struct call *c);
 static void list_end(struct call *c)
 {
     struct list *l = c->more;
-    char total[24];
-    int len = snprintf(total, sizeof total, "%" PRIu64, l->total);
-    json_write_array_end(&l->w);
-    http_answer_header(c->x, "X-Total-Count", span_of(total, (size_t)len));
-    answer_end(c->x, &l->w, 200);
+    answer_end_page(c->x, &l->w, l->total);
 }
 
 static void list_take(struct call *c, const struct reply *r)
@@ -300,7 +293,7 @@ static void list_take(struct call *c, const struct reply *r)
     list_next(c);
 }
 
-/* A queue that nobody made, or made for something else, has no tasks. */
+/* A queue that does not exist, or that belongs to another API, has no tasks. */
 static void list_read(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
@@ -316,7 +309,7 @@ static void list_read(void *ctx, const struct reply *r)
     }
 }
 
-/* High, then low; each in the order of creation. */
+/* Lists high tasks, then low ones, each in the order of creation. */
 static void list_next(struct call *c)
 {
     struct list *l = c->more;
@@ -333,9 +326,7 @@ static void list_next(struct call *c)
                                  .offset = (uint64_t)l->offset,
                                  .limit = l->limit ? (uint32_t)l->limit : 1,
                                  .want_body = l->limit > 0}};
-    int err = broker_submit(c->broker, &c->op, 1, list_read, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, list_read);
 }
 
 void task_list_handle(void *ctx, struct http_exchange *x)

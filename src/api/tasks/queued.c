@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A create with `wait_queued` is answered when Redis has confirmed the id of the task. The store
- * knows that from the mark which dispatch removes; no event tells of it, so the task is read every
- * few milliseconds while a create waits. Without dispatch a task that is due is QUEUED at once. */
+ * knows that from the mark that dispatch removes. There is no event for it, so the task is read
+ * every few milliseconds while a create waits. Without dispatch, a task that is due is QUEUED at
+ * once. */
+#include "api/json_members.h"
 #include "api/tasks/tasks_impl.h"
-#include "api/words.h"
 #include "base/check.h"
 
 #define LOOK_MS 10
@@ -14,9 +15,9 @@ struct queued_wait {
     struct call *c;
     struct job_ref job;
     enum task_rank rank;
-    uint64_t until_ms; /* of the loop */
-    bool asking;       /* the store has a question of it */
-    bool gone;         /* the client is */
+    uint64_t until_ms;  /* of the loop */
+    bool asking;        /* a read is under way */
+    bool client_closed; /* the client has closed the connection */
 };
 
 static void wait_end(struct queued_wait *one)
@@ -29,7 +30,7 @@ static void wait_end(struct queued_wait *one)
         CHECK(uv_timer_stop(&one->t->timer) == 0);
 }
 
-/* NULL: it is worth waiting. */
+/* The reason not to wait longer; NULL = wait. */
 static const char *reason_to_stop(const struct queued_wait *one)
 {
     struct backend_figures store;
@@ -43,16 +44,16 @@ static const char *reason_to_stop(const struct queued_wait *one)
     return NULL;
 }
 
-static void looked(void *ctx, const struct reply *r)
+static void task_read(void *ctx, const struct reply *r)
 {
     struct queued_wait *one = ctx;
     struct call *c = one->c;
     struct wall_time now = broker_now(c->broker).wall;
     struct json_writer w;
     one->asking = false;
-    if (one->gone || r->outcome != OUT_OK || r->job_count != 1) {
+    if (one->client_closed || r->outcome != OUT_OK || r->job_count != 1) {
         wait_end(one);
-        if (one->gone)
+        if (one->client_closed)
             http_answer(c->x, 204, NULL);
         else
             call_refuse(c, r);
@@ -61,7 +62,7 @@ static void looked(void *ctx, const struct reply *r)
     bool pending = task_status_of(&r->jobs[0].job, now) == TASK_PENDING;
     const char *why = pending ? reason_to_stop(one) : NULL;
     if (pending && !why)
-        return; /* the timer asks again */
+        return; /* the timer reads again */
     wait_end(one);
     answer_begin(c->x, &w);
     json_write_object(&w);
@@ -76,7 +77,7 @@ static void ask(struct queued_wait *one)
 {
     struct call *c = one->c;
     c->op = (struct op){.kind = OP_GET, .job = {.job = one->job, .want_body = true}};
-    one->asking = broker_submit(c->broker, &c->op, 1, looked, one) == 0;
+    one->asking = broker_submit(c->broker, &c->op, 1, task_read, one) == 0;
 }
 
 static void timer_cb(uv_timer_t *timer)
@@ -87,11 +88,11 @@ static void timer_cb(uv_timer_t *timer)
             ask(one);
 }
 
-/* The next look ends it. */
-static void gone(void *ctx)
+/* The next read ends the wait. */
+static void client_closed(void *ctx)
 {
     struct queued_wait *one = ctx;
-    one->gone = true;
+    one->client_closed = true;
 }
 
 void task_queued_wait(struct call *c, struct job_ref job, enum task_rank rank)
@@ -113,6 +114,6 @@ void task_queued_wait(struct call *c, struct job_ref job, enum task_rank rank)
     if (!t->waits)
         CHECK(uv_timer_start(&t->timer, timer_cb, LOOK_MS, LOOK_MS) == 0);
     t->waits = one;
-    http_watch(c->x, gone, NULL, one);
+    http_watch(c->x, client_closed, NULL, one);
     ask(one);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API; and what it counts and logs of its two queues, as a listener like any other. */
+/* The API, and its metrics and log lines, which come from a listener for events of its queues. */
 #include "api/tasks/tasks_impl.h"
 
 #include "api/v1/server/metrics.h"
@@ -11,16 +11,16 @@ static const struct http_route routes[] = {
     {HTTP_GET, "/api/tasks", task_list_handle, SCOPE_READ, 0,
      "List tasks by status and priority, from any offset."},
     {HTTP_POST, "/api/tasks/claim", task_claim_handle, SCOPE_CONSUME, 0,
-     "Claim tasks: high before low, low with its share."},
-    {HTTP_GET, "/api/tasks/{id}", task_get_handle, SCOPE_READ, 0, "A task."},
+     "Claim tasks: high before low, with a minimum share for low."},
+    {HTTP_GET, "/api/tasks/{id}", task_get_handle, SCOPE_READ, 0, "Read a task."},
     {HTTP_POST, "/api/tasks/{id}/claim", task_claim_one_handle, SCOPE_CONSUME, 0,
-     "Claim this very task, if it is due and nobody has it: for ids taken from a list of Redis."},
+     "Claim this task if it is due and not claimed: for ids from a list of Redis."},
     {HTTP_POST, "/api/tasks/{id}/heartbeat", task_heartbeat_handle, SCOPE_CONSUME, 0,
-     "The worker is alive: another 300 s."},
+     "Extend the lease by 300 s."},
     {HTTP_POST, "/api/tasks/{id}/complete", task_complete_handle, SCOPE_CONSUME, ROUTE_LARGE,
-     "The task is COMPLETED."},
+     "Complete the task."},
     {HTTP_POST, "/api/tasks/{id}/fail", task_fail_handle, SCOPE_CONSUME, ROUTE_LARGE,
-     "The run failed: retried, or FAILED when no retry is left."},
+     "Report a failed run: the task is retried, or FAILED if no retry is left."},
 };
 
 /* ---- what is counted and logged ---- */
@@ -32,7 +32,7 @@ static void log_dead(const struct tasks *t, const struct backend_event *e)
         return;
     id_uuid(id_make(e->id_hi, e->seq), id);
     log_event(t->config.log, LOG_ERROR, "task_failed", LOG_TEXT("task", id),
-              LOG_SPAN("queue", e->queue), LOG_TEXT("why", "no sign of its worker"),
+              LOG_SPAN("queue", e->queue), LOG_TEXT("why", "its worker sent no heartbeat"),
               LOG_INT("attempts", e->attempts));
 }
 
@@ -111,7 +111,7 @@ static void tasks_metrics(void *ctx, struct metrics *m)
 
 /* ---- the API ---- */
 
-static const struct op look_ops[RANK_COUNT] = {
+static const struct op queue_ops[RANK_COUNT] = {
     {.kind = OP_QUEUE_GET, .queue = {.name = {"tasks.high", 10}}},
     {.kind = OP_QUEUE_GET, .queue = {.name = {"tasks.low", 9}}},
 };
@@ -131,11 +131,11 @@ static void tasks_end(struct tasks *t)
     uv_close((uv_handle_t *)&t->timer, timer_closed);
 }
 
-static void looked(void *ctx, const struct reply *r)
+static void queues_read(void *ctx, const struct reply *r)
 {
     struct tasks *t = ctx;
-    t->looking--;
-    if (t->closed && t->looking == 0)
+    t->reading--;
+    if (t->closed && t->reading == 0)
         tasks_end(t);
     else if (r->outcome == OUT_OK && !t->closed)
         tasks_listen(t);
@@ -148,9 +148,9 @@ static int tasks_open(const struct api_config *config, void **ret)
         return -ERR_NOMEM;
     t->config = *config;
     t->broker = config->broker;
-    t->looking = RANK_COUNT;
-    /* Tasks of an earlier run are watched from the start on. */
-    int err = broker_submit(t->broker, look_ops, RANK_COUNT, looked, t);
+    t->reading = RANK_COUNT;
+    /* Tasks of an earlier run are counted from the start. */
+    int err = broker_submit(t->broker, queue_ops, RANK_COUNT, queues_read, t);
     if (err < 0) {
         mem_free(t);
         return err;
@@ -166,7 +166,7 @@ static void tasks_close(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx)
     struct tasks *t = ctx;
     t->closed = fn;
     t->closed_ctx = fn_ctx;
-    if (t->looking == 0)
+    if (t->reading == 0)
         tasks_end(t);
 }
 

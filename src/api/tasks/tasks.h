@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks with a high and a low priority, /api/tasks: created, scheduled, claimed, kept alive by
- * heartbeats, completed or failed. docs/apis/tasks.md maps them. */
+/* Tasks with high and low priority, /api/tasks: created, scheduled, claimed, kept alive by
+ * heartbeats, completed or failed. docs/apis/tasks.md describes them. */
 #pragma once
 
 #include "api/api.h"

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the API share.
+/* Shared by the files of the API.
  *
- *   tasks.c   the API, its routes, what it counts and logs
- *   words.c   a task in the document's words, both ways
- *   create.c  create, get, list
- *   claim.c   claims: high before low, low with its share
- *   change.c  heartbeat, complete, fail
- *   queued.c  creates that wait until Redis has the id of the task
+ *   tasks.c      the API, its routes, metrics and log lines
+ *   task_json.c  tasks in the document's terms, both ways
+ *   create.c     create, get, list
+ *   claim.c      claims: high before low, with a minimum share for low
+ *   change.c     heartbeat, complete, fail
+ *   queued.c     creates that wait until Redis has the id of the task
  *
- * Two queues for each queue of tasks, created with the first task: tasks.high and tasks.low for
- * "default", tasks.NAME.high and tasks.NAME.low for another. In each the task that was due first
- * goes first (policy by_due). */
+ * Each queue of tasks has two queues in the store, which the first task creates: tasks.high and
+ * tasks.low for "default", tasks.NAME.high and tasks.NAME.low for others. In each, the task that
+ * was due first is claimed first (policy by_due). */
 #pragma once
 
 #include "api/call.h"
@@ -31,16 +31,16 @@ enum task_status {
     TASK_IN_PROGRESS,
     TASK_COMPLETED,
     TASK_FAILED,
-    TASK_CANCELLED, /* by /v1 alone */
+    TASK_CANCELLED, /* only through /v1 */
     TASK_STATUS_COUNT
 };
-extern const char *const task_words[]; /* NULL-terminated */
+extern const char *const task_status_names[]; /* NULL-terminated */
 
 struct tasks {
     struct api_config config;
     struct broker *broker;
     struct broker_listener *listener; /* NULL until there is a queue to listen to */
-    unsigned looking;                 /* questions of the start that are not answered yet */
+    unsigned reading;                 /* reads at the start that have not been answered */
     uv_timer_t timer;                 /* runs while creates wait (queued.c) */
     struct queued_wait *waits;
     void (*closed)(void *ctx); /* close was called; NULL = not */
@@ -48,23 +48,23 @@ struct tasks {
     unsigned credit; /* hundredths of a low task that are owed */
     /* since the start */
     uint64_t scanned, queued, missed;
-    struct histogram lag_ms; /* scheduled until dispatched */
+    struct histogram lag_ms; /* time from scheduled_at until dispatched */
 };
 
 /* ---- tasks.c ---- */
 
-/* There is a queue: from now on its events are counted and logged. */
+/* Starts to count and log the events of the queues. Called when a queue exists. */
 void tasks_listen(struct tasks *t);
 
 /* ---- words.c ---- */
 
-/* The queue of the engine for this queue and rank, in the arena; empty: no memory. */
+/* The engine's queue for this queue and rank, in the arena; empty: no memory. */
 struct span task_queue(struct arena *arena, struct span name, enum task_rank rank);
-bool task_queue_own(struct span queue); /* does the name look like one of ours? */
+bool task_queue_own(struct span queue); /* whether the name has the form of this API's queues */
 enum task_rank task_rank_of(struct span queue);
-/* The name is right; else the problem is set. */
+/* Whether the name is valid; sets the problem if not. */
 bool task_queue_valid(struct arena *arena, struct span name, struct problem *p);
-/* A refusal in the words of this API. */
+/* Sets the problem of a refusal in the terms of this API. */
 void task_problem(struct problem *p, struct arena *arena, const struct reply *r, bool draining,
                   struct wall_time now);
 void task_refuse(struct call *c, const struct reply *r); /* answers with it */
@@ -72,13 +72,13 @@ void problem_illegal_task(struct problem *p, struct arena *arena, enum task_stat
 
 enum task_status task_status_of(const struct job *j, struct wall_time now);
 unsigned task_states_of(enum task_status s); /* mask */
-/* The policy of both queues, over the server's defaults. */
+/* Sets the policy of both queues, based on the server's defaults. */
 void task_policy(const struct queue_policy *base, struct queue_policy *ret);
 /* {"name":…}, in the arena; -ERR_NOMEM. */
 MUST_CHECK int task_attributes(struct arena *arena, struct span name, struct span *ret);
 void task_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
                 bool with_token);
-/* The members without the braces. */
+/* Writes the members without the braces. */
 void task_members(struct json_writer *w, const struct job_view *v, struct wall_time now,
                   bool with_token);
 
@@ -90,8 +90,8 @@ void task_show(struct call *c, struct job_ref job);
 
 /* ---- queued.c ---- */
 
-/* Answers the create with 201 when the id of the task is in a list of Redis, or after
- * tasks.queued_wait_ms, or when the Redis server does not answer; then with why. */
+/* Answers the create with 201 when the id of the task is in a list of Redis, or, with the
+ * reason, after tasks.queued_wait_ms or when the Redis server does not answer. */
 void task_queued_wait(struct call *c, struct job_ref job, enum task_rank rank);
 
 #define TASKS_HANDLER(name) void name(void *ctx, struct http_exchange *x)

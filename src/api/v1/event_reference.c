@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference page of the events, docs/reference/events.md: what each event means. */
-#include "api/v1/event_words.h"
+#include "api/v1/event_names.h"
 #include "base/check.h"
 
 struct event_doc {
-    const char *about;   /* what the event carries */
+    const char *about;   /* members of the event */
     const char *meaning; /* a sentence */
 };
 
@@ -61,6 +61,6 @@ void events_reference(FILE *out)
 {
     for (unsigned i = 0; i < EVENT_KIND_COUNT; i++) {
         CHECK(docs[i].about && docs[i].meaning);
-        fprintf(out, "| `%s` | %s | %s |\n", event_words[i], docs[i].about, docs[i].meaning);
+        fprintf(out, "| `%s` | %s | %s |\n", event_names[i], docs[i].about, docs[i].meaning);
     }
 }

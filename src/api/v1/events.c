@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Server-sent events: what happens to jobs and queues, and jobs themselves for a worker that
- * listens. */
+/* Server-sent events about jobs and queues, and streams of jobs for workers. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "api/event_feed.h"
 #include "api/stream.h"
-#include "api/v1/event_words.h"
+#include "api/v1/event_names.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
 #include "broker/event_json.h"
@@ -16,8 +15,8 @@
 #define NUMBER_TEXT_BYTES 24
 #define PREFETCH 10
 
-/* In the order of the enum; a test compares. */
-const char *const event_words[] = {
+/* In the order of the enum; a test checks this. */
+const char *const event_names[] = {
     "enqueued",         "ready",          "claimed",       "retried",
     "crashed",          "released",       "done",          "dead",
     "cancel_requested", "cancelled",      "requeued",      "patched",
@@ -25,8 +24,8 @@ const char *const event_words[] = {
     "queue_resumed",    "queue_purged",   "queue_deep",    "clock_suspect",
     "kv_set",           "kv_deleted",     "alert_raised",  "alert_cleared",
     "schedule_failed",  "schedule_fired", "progress",      NULL};
-_Static_assert(sizeof event_words / sizeof *event_words == EVENT_KIND_COUNT + 1,
-               "every kind of event has its word");
+_Static_assert(sizeof event_names / sizeof *event_names == EVENT_KIND_COUNT + 1,
+               "every kind of event has a name");
 
 /* ---- events ---- */
 
@@ -60,9 +59,9 @@ struct events_in {
     int64_t after;
 };
 
-/* The queue comes last: of one queue it stands in the path. */
+/* The queue is last: in the route of one queue it is in the path. */
 static const struct field event_rows[] = {
-    {"events", FIELD_WORDS, offsetof(struct events_in, events), 0, 0, event_words, 0},
+    {"events", FIELD_ENUM_SET, offsetof(struct events_in, events), 0, 0, event_names, 0},
     {"after", FIELD_INT, offsetof(struct events_in, after), 0, INT64_MAX, NULL, 0},
     {"queue", FIELD_TEXT, offsetof(struct events_in, queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES,
      NULL, 0},
@@ -72,7 +71,7 @@ static const struct field last_id_row[] = {
     {"Last-Event-ID", FIELD_INT, 0, 0, INT64_MAX, NULL, 0},
 };
 
-/* The header wins: it is what a client that reconnects by itself sends. */
+/* The header takes precedence: a client that reconnects automatically sends it. */
 static int take_last_id(struct field_reader *r, struct http_exchange *x, int64_t *after,
                         bool *ret_given)
 {
@@ -153,10 +152,8 @@ void listen_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(n->broker, x, FIELDS(listen_rows), &in, &p);
     if (!query_none(n->broker, x) || !path_queue(x, &queue))
         return;
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read_optional(&r, x))
         return;
-    }
     struct stream *s = stream_new(&n->streams, x);
     if (!s)
         return;

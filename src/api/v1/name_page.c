@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/name_page.h"
 
-#include "api/words.h"
+#include "api/json_members.h"
 #include "core/limits.h"
 
 #define LIMIT_DEFAULT 100
@@ -21,10 +21,18 @@ struct name_page *name_page_read(struct broker *b, struct http_exchange *x)
         return NULL;
     }
     struct field_reader r = reader_of(b, x, FIELDS(rows), page, &p);
-    if (fields_read_query(&r, http_request(x)->query) == 0)
-        return page;
-    problem_answer(x, &p);
-    return NULL;
+    return query_read(&r, x) ? page : NULL;
+}
+
+struct call *name_page_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done)
+{
+    struct name_page *page = name_page_read(broker_of(ctx), x);
+    struct call *c = page ? call_new(broker_of(ctx), ctx, x, kind, done) : NULL;
+    if (!c)
+        return NULL;
+    http_alone(x);
+    c->more = page;
+    return c;
 }
 
 bool name_page_takes(struct name_page *p, struct span name)

@@ -5,7 +5,7 @@
  * item, or null when there are no more. */
 #pragma once
 
-#include "api/call.h"
+#include "api/v1/v1_impl.h"
 
 struct name_page {
     struct span cursor; /* empty = from the beginning */
@@ -17,6 +17,8 @@ struct name_page {
 /* Reads `limit` and `cursor`, and no other parameter, from the query. The page is in the request's
  * arena; NULL after a problem was sent. */
 struct name_page *name_page_read(struct broker *b, struct http_exchange *x);
+/* A call that lists a page, which is in c->more; NULL after a problem was sent. */
+struct call *name_page_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done);
 /* For a list that is in memory as a whole, called for each item in the order of the names: whether
  * the item is in the page. */
 bool name_page_takes(struct name_page *p, struct span name);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the API share: the API itself and its handlers. */
+/* Shared by the files of the API: its state and its handlers. */
 #pragma once
 
 #include "api/call.h"
 #include "api/stream.h"
 #include "api/v1/v1.h"
 
-struct errand;
+struct maintenance;
 struct page_making;
 struct page_waiter;
 
-/* Backups since the start; a refused one is none. */
+/* Backups since the start; refused requests are not counted. */
 enum backup_outcome { BACKUP_DONE, BACKUP_FAILED, BACKUP_CUT, BACKUP_OUTCOME_COUNT };
 struct backup_figures {
     uint64_t by_outcome[BACKUP_OUTCOME_COUNT];
@@ -18,34 +18,34 @@ struct backup_figures {
     uint64_t last_ms, last_bytes;
 };
 
-/* Pages of GET /metrics: the one being made, who waits for it, and the last that was costly
- * (metrics_page.c). */
+/* Pages of GET /metrics: the one that is being written, the requests that wait for it, and the
+ * last expensive one (metrics_page.c). */
 struct page_maker {
     uv_idle_t idle; /* active while a page is written */
     struct page_making *making;
-    struct page_waiter *waiters; /* none unless one is made */
+    struct page_waiter *waiters; /* empty unless a page is being written */
     struct http_shared *kept;    /* NULL = none */
-    uint64_t kept_ms;            /* loop time at which it was begun, and the broker's */
+    uint64_t kept_ms;            /* loop time at which it was begun, and the time of the broker */
     struct now kept_at;
 };
 
 struct native {
     struct native_config config;
     struct broker *broker;
-    struct queue_policy policy; /* of queues that do not say */
+    struct queue_policy policy; /* defaults of queues */
     struct wall_time started_at;
     struct call_line defining, alerting, scheduling; /* definitions of queues, alerts, schedules */
     struct stream_list streams;                      /* of events, of jobs, of keys */
-    struct errand *backup, *compact;                 /* requests under way; NULL = none */
+    struct maintenance *backup, *compact;            /* requests under way; NULL = none */
     struct backup_figures backups;
     struct page_maker pages;
-    unsigned handles; /* to be closed */
+    unsigned handles; /* handles to be closed */
     bool draining;
     void (*closed)(void *ctx);
     void *closed_ctx;
 };
 
-/* Of the API that a handler's ctx is. */
+/* The broker of the API; ctx is that of a handler. */
 static inline struct broker *broker_of(const void *ctx)
 {
     return ((const struct native *)ctx)->broker;
@@ -54,19 +54,19 @@ static inline struct broker *broker_of(const void *ctx)
 void pages_init(struct native *n);
 void pages_close(struct native *n, uv_close_cb closed);
 
-/* What cannot go on while the server shuts down is answered. */
+/* Answers requests that cannot continue while the server shuts down. */
 void maintenance_drain(struct native *n);
 
-/* One job of a commit: as in an enqueue, with its queue among the members. -ERR_INVALID with the
- * problem set. */
+/* Reads one job of a commit: as in an enqueue, with its queue among the members. -ERR_INVALID
+ * with the problem set. */
 MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct span text,
                             struct op_enqueue *op, struct problem *problem);
-/* Its members, without braces (history.c). */
-void tally_write(struct json_writer *w, const struct counters *t);
+/* Writes the members, without braces (history.c). */
+void counters_write(struct json_writer *w, const struct counters *t);
 
-/* Members: whether the connection to a store's server is encrypted (cluster.c). */
+/* Writes whether the connection to a store's server is encrypted (cluster.c). */
 void link_write(struct json_writer *w, const struct backend_cluster *c);
-/* "failover", where there is one (cluster.c). */
+/* Writes "failover", if it is configured (cluster.c). */
 void failover_write_if(struct json_writer *w, const struct native *n);
 
 /* The names of the states, in the order of enum job_state from STATE_SCHEDULED; ends with NULL. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The document's three alerts, for all queues of this API. They are created once its first queue is
- * there, with the numbers of the settings; a rule of that name that exists stays as it is. */
+/* The document's three alerts, for all queues of this API. They are created when the first queue
+ * exists, with the numbers of the settings; an existing rule with the same name stays unchanged. */
 #include "api/webqueue/webqueue_impl.h"
 #include "core/alerts/alert.h"
 
@@ -18,7 +18,7 @@ static bool alert_rule_of(const struct webqueue *w, size_t i, struct alert_rule 
     const struct webqueue_alerts *c = &w->alerts;
     alert_rule_default(rules[i].on, ret);
     ret->queue = SPAN_LITERAL(WEBQUEUE_PREFIX "*");
-    if (rules[i].on == ALERT_DEEP) /* more than */
+    if (rules[i].on == ALERT_DEEP) /* the setting is the largest depth without an alert */
         ret->depth = c->depth + UINT64_C(1);
     else if (rules[i].on == ALERT_ERROR_SHARE)
         ret->percent = c->error_percent;
@@ -33,9 +33,9 @@ static void put_reply(void *ctx, const struct reply *r)
 {
     struct webqueue *w = ctx;
     if (r->outcome != OUT_OK && r->outcome != OUT_EXISTS)
-        w->alerts_put = false; /* the next request tries again */
-    w->looking--;
-    if (w->looking == 0 && w->closed)
+        w->alerts_put = false; /* the next request retries */
+    w->checking--;
+    if (w->checking == 0 && w->closed)
         webqueue_api.close(w, w->closed, w->closed_ctx);
 }
 
@@ -50,6 +50,6 @@ void web_alerts_put(struct webqueue *w)
         w->alert_ops[i] = (struct op){
             .kind = OP_ALERT_PUT,
             .alert = {.name = rules[i].name, .rule = &w->alert_rules[i], .must_create = true}};
-        w->looking += broker_submit(w->broker, &w->alert_ops[i], 1, put_reply, w) == 0;
+        w->checking += broker_submit(w->broker, &w->alert_ops[i], 1, put_reply, w) == 0;
     }
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retry-errors, clear-completed, clear-errors, and the end of a library.
+/* retry-errors, clear-completed, clear-errors, and the removal of a library.
  *
- * Each is one bulk action a type, done to the end however many jobs it concerns; what conflicts is
- * left as it is and counted. A library's end is three rounds: what waits is cancelled, so that no
- * more of it begins to run; then what runs, which its workers see at their next word; then all of
- * it is removed. */
+ * Each is one bulk action per type, which runs to its end however many jobs it concerns; jobs
+ * that conflict stay unchanged and are counted. The removal of a library has three rounds:
+ * waiting jobs are cancelled, so that none of them begins to run; then running jobs are
+ * cancelled, which their workers see at their next call; then all jobs are removed. */
+#include "api/json_members.h"
 #include "api/webqueue/webqueue_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define ROUNDS_MAX 3
@@ -16,19 +16,19 @@ struct round {
     unsigned states;
 };
 
-struct bulk_word {
+struct bulk_call {
     const char *done, *refused; /* members of the answer; refused may be NULL */
     size_t round_count;
     struct round rounds[ROUNDS_MAX];
 };
 
-static const struct bulk_word word_retry = {
+static const struct bulk_call call_retry = {
     "retried", "conflicts", 1, {{BULK_REQUEUE, STATE_BIT(STATE_DEAD)}}};
-static const struct bulk_word word_clear_completed = {
+static const struct bulk_call call_clear_completed = {
     "cleared", NULL, 1, {{BULK_REMOVE, STATE_BIT(STATE_DONE)}}};
-static const struct bulk_word word_clear_errors = {
+static const struct bulk_call call_clear_errors = {
     "cleared", NULL, 1, {{BULK_REMOVE, STATE_BIT(STATE_DEAD)}}};
-static const struct bulk_word word_library = {"removed",
+static const struct bulk_call call_library = {"removed",
                                               NULL,
                                               3,
                                               {{BULK_CANCEL, STATES_WAITING},
@@ -38,12 +38,12 @@ static const struct bulk_word word_library = {"removed",
 struct bulk_run {
     struct webqueue *w;
     struct http_exchange *x;
-    const struct bulk_word *word;
+    const struct bulk_call *call;
     struct web_reach reach;
     struct op *ops;
     size_t waiting, round;
     uint64_t changed[ROUNDS_MAX], refused;
-    struct problem problem; /* code NONE = all went well */
+    struct problem problem; /* code NONE = success */
 };
 
 static void bulk_answer(struct bulk_run *b)
@@ -55,10 +55,10 @@ static void bulk_answer(struct bulk_run *b)
     }
     answer_begin(b->x, &w);
     json_write_object(&w);
-    write_uint(&w, b->word->done, b->changed[b->round]);
-    if (b->word->refused)
-        write_uint(&w, b->word->refused, b->refused);
-    if (b->word == &word_library)
+    write_uint(&w, b->call->done, b->changed[b->round]);
+    if (b->call->refused)
+        write_uint(&w, b->call->refused, b->refused);
+    if (b->call == &call_library)
         write_uint(&w, "cancelled", b->changed[1]);
     json_write_object_end(&w);
     answer_end(b->x, &w, 200);
@@ -68,7 +68,7 @@ static void bulk_reply(void *ctx, const struct reply *r);
 
 static void round_submit(struct bulk_run *b)
 {
-    const struct round *round = &b->word->rounds[b->round];
+    const struct round *round = &b->call->rounds[b->round];
     b->waiting = b->reach.count;
     for (size_t i = 0; i < b->reach.count; i++)
         b->ops[i] = (struct op){.kind = OP_BULK,
@@ -92,7 +92,7 @@ static void bulk_reply(void *ctx, const struct reply *r)
     }
     if (--b->waiting > 0)
         return;
-    if (b->problem.code == PROBLEM_NONE && b->round + 1 < b->word->round_count) {
+    if (b->problem.code == PROBLEM_NONE && b->round + 1 < b->call->round_count) {
         b->round++;
         round_submit(b);
     } else {
@@ -100,7 +100,7 @@ static void bulk_reply(void *ctx, const struct reply *r)
     }
 }
 
-static void bulk_start(struct webqueue *w, struct http_exchange *x, const struct bulk_word *word,
+static void bulk_start(struct webqueue *w, struct http_exchange *x, const struct bulk_call *call,
                        const struct web_reach *reach)
 {
     struct arena *arena = http_request(x)->arena;
@@ -110,7 +110,7 @@ static void bulk_start(struct webqueue *w, struct http_exchange *x, const struct
         answer_error(x, -ERR_NOMEM);
         return;
     }
-    *b = (struct bulk_run){.w = w, .x = x, .word = word, .reach = *reach, .ops = ops};
+    *b = (struct bulk_run){.w = w, .x = x, .call = call, .reach = *reach, .ops = ops};
     round_submit(b);
 }
 
@@ -119,7 +119,7 @@ struct bulk_in {
 };
 static const struct field bulk_rows[] = {SCOPE_ROWS(struct bulk_in)};
 
-static void bulk_handle(struct webqueue *w, struct http_exchange *x, const struct bulk_word *word)
+static void bulk_handle(struct webqueue *w, struct http_exchange *x, const struct bulk_call *call)
 {
     struct bulk_in in = {.scope.library_id = NO_LIBRARY};
     struct web_reach reach;
@@ -131,22 +131,22 @@ static void bulk_handle(struct webqueue *w, struct http_exchange *x, const struc
         scope_take(w, r.arena, &in.scope, &reach, &p) < 0)
         problem_answer(x, &p);
     else
-        bulk_start(w, x, word, &reach);
+        bulk_start(w, x, call, &reach);
 }
 
 void web_retry_errors_handle(void *ctx, struct http_exchange *x)
 {
-    bulk_handle(ctx, x, &word_retry);
+    bulk_handle(ctx, x, &call_retry);
 }
 
 void web_clear_completed_handle(void *ctx, struct http_exchange *x)
 {
-    bulk_handle(ctx, x, &word_clear_completed);
+    bulk_handle(ctx, x, &call_clear_completed);
 }
 
 void web_clear_errors_handle(void *ctx, struct http_exchange *x)
 {
-    bulk_handle(ctx, x, &word_clear_errors);
+    bulk_handle(ctx, x, &call_clear_errors);
 }
 
 /* ---- libraries ---- */
@@ -172,5 +172,5 @@ void web_library_delete_handle(void *ctx, struct http_exchange *x)
     struct webqueue *w = ctx;
     struct web_reach reach;
     if (query_none(w->broker, x) && body_none(w->broker, x) && path_library(w, x, &reach))
-        bulk_start(w, x, &word_library, &reach);
+        bulk_start(w, x, &call_library, &reach);
 }

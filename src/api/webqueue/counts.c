@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many: queue-depth, of a library, and the types there are. Counts are kept, never counted. */
+/* Counts: queue-depth, of a library, and the list of types. The store maintains the counts;
+ * nothing is searched. */
+#include "api/json_members.h"
 #include "api/webqueue/webqueue_impl.h"
-#include "api/words.h"
 
-/* One question a type; the answer is written when the last reply has come. */
+/* One operation per type; the answer is written after the last reply. */
 struct survey {
     struct webqueue *w;
     struct http_exchange *x;
@@ -11,7 +12,7 @@ struct survey {
     struct op *ops; /* tag = type */
     struct web_counts *counts;
     size_t waiting;
-    struct problem problem; /* code NONE = all went well */
+    struct problem problem; /* code NONE = success */
     void (*answer)(struct survey *t, struct json_writer *w);
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /api/web/queue/dequeue: the next pending job of a type as a JobDict with its token, or null.
- *
- * What was handed out goes back uncounted when the answer did not leave whole. */
+ */
+#include "api/claim_hold.h"
+#include "api/json_members.h"
 #include "api/webqueue/webqueue_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define WAIT_MS_MAX 60000
@@ -20,92 +20,49 @@ static const struct field rows[] = {
     {"wait_ms", FIELD_INT, AT(wait_ms), 0, WAIT_MS_MAX, NULL, 0},
 };
 
-struct dequeue {
-    struct broker *broker;
-    struct http_exchange *x;
-    struct broker_claim *parked; /* NULL once it was answered or cancelled */
-    struct broker_held held;     /* seq 0 = nothing */
-};
-
-static void give_back(struct dequeue *d)
-{
-    if (d->held.seq != 0)
-        broker_give_back(d->broker, &d->held, 1);
-    d->held.seq = 0;
-}
-
-static void answer_job(struct dequeue *d, const struct reply *r)
+static void answer_job(struct claim_hold *h, const struct reply *r)
 {
     char token[TOKEN_TEXT_BYTES];
     struct json_writer w;
-    answer_begin(d->x, &w);
+    answer_begin(h->x, &w);
     if (r->job_count == 0) {
         json_write_null(&w);
     } else {
-        d->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};
+        claim_hold_job(h, &r->jobs[0]);
         token_text(r->jobs[0].token, token);
         json_write_object(&w);
-        job_dict_members(&w, &r->jobs[0], http_request(d->x)->arena);
+        job_dict_members(&w, &r->jobs[0], http_request(h->x)->arena);
         write_text(&w, "token", token);
         json_write_object_end(&w);
     }
-    int err = answer_close(d->x, &w);
-    if (err < 0) {
-        give_back(d);
-        answer_error(d->x, err);
-        return;
-    }
-    http_answer(d->x, 200, JSON_TYPE);
+    claim_hold_answer(h, &w);
 }
 
 static void dequeue_reply(void *ctx, const struct reply *r)
 {
-    struct dequeue *d = ctx;
+    struct claim_hold *h = ctx;
     struct problem p;
-    d->parked = NULL;
+    h->parked = NULL;
     if (r->outcome == OUT_OK) {
-        answer_job(d, r);
+        answer_job(h, r);
         return;
     }
-    web_problem(&p, http_request(d->x)->arena, r, broker_draining(d->broker));
-    problem_answer(d->x, &p);
-}
-
-static void dequeue_gone(void *ctx)
-{
-    struct dequeue *d = ctx;
-    if (!d->parked)
-        return;
-    broker_claim_cancel(d->broker, d->parked);
-    d->parked = NULL;
-    http_answer(d->x, 204, NULL);
-}
-
-static void dequeue_sent(void *ctx, bool whole)
-{
-    if (!whole)
-        give_back(ctx);
+    web_problem(&p, http_request(h->x)->arena, r, broker_draining(h->broker));
+    problem_answer(h->x, &p);
 }
 
 static void dequeue_run(struct webqueue *w, struct http_exchange *x, const struct web_type *t,
                         const struct dequeue_in *in)
 {
-    struct dequeue *d = arena_array(http_request(x)->arena, 1, sizeof *d);
+    struct claim_hold *h = arena_array(http_request(x)->arena, 1, sizeof *h);
     struct op_claim want = {
         .queues = &t->queue, .queue_count = 1, .count = 1, .worker = in->worker, .want_body = true};
-    if (!d) {
+    if (!h) {
         answer_error(x, -ERR_NOMEM);
         return;
     }
-    *d = (struct dequeue){.broker = w->broker, .x = x};
-    int err = broker_claim(w->broker, &want, (uint32_t)in->wait_ms, dequeue_reply, d, &d->parked);
-    if (err < 0) {
-        answer_error(x, err);
-        return;
-    }
-    http_watch(x, dequeue_gone, dequeue_sent, d);
-    if (in->wait_ms > 0)
-        http_park(x);
+    *h = (struct claim_hold){.broker = w->broker, .x = x, .wait_ms = (uint32_t)in->wait_ms};
+    claim_hold_begin(h, &want, dequeue_reply, h);
 }
 
 void web_dequeue_handle(void *ctx, struct http_exchange *x)
@@ -122,6 +79,6 @@ void web_dequeue_handle(void *ctx, struct http_exchange *x)
         problem_answer(x, &p);
         return;
     }
-    type_look(t);
+    type_check(t);
     dequeue_run(w, x, t, &in);
 }

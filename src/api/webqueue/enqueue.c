@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /api/web/queue/enqueue: a path, or several with an outcome each.
  *
- * Where the type has no queue yet, every enqueue of the request is refused for it; then the queue
- * is made and they are asked again. */
+ * If the type has no queue yet, every enqueue of the request is refused for this reason. Then
+ * the queue is created, and the enqueues are submitted again. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
+#include "api/trace.h"
 #include "api/webqueue/webqueue_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -38,9 +39,9 @@ struct enqueue {
     struct arena *arena;
     struct web_type *type;
     struct enqueue_item *items;
-    struct op *ops; /* those to be asked; tag = item */
+    struct op *ops; /* operations to submit; tag = item */
     size_t count, op_count, waiting, kept;
-    bool many, made; /* made: the queue was missing and has been made */
+    bool many, created; /* created: the queue did not exist and has been created */
     struct op put;
     struct queue_policy policy;
 };
@@ -118,7 +119,7 @@ static void enqueue_submit(struct enqueue *e)
         answer_error(e->x, err);
 }
 
-static void made_reply(void *ctx, const struct reply *r)
+static void create_reply(void *ctx, const struct reply *r)
 {
     struct enqueue *e = ctx;
     struct problem p;
@@ -132,9 +133,9 @@ static void made_reply(void *ctx, const struct reply *r)
     problem_answer(e->x, &p);
 }
 
-static void queue_make(struct enqueue *e)
+static void queue_create(struct enqueue *e)
 {
-    e->made = true;
+    e->created = true;
     e->type->defined = false;
     type_policy(e->type, &e->policy);
     e->put = (struct op){.kind = OP_QUEUE_PUT,
@@ -142,13 +143,13 @@ static void queue_make(struct enqueue *e)
                                    .policy = &e->policy,
                                    .has_owner = true,
                                    .owner = SPAN_LITERAL("webqueue")}};
-    int err = broker_submit(e->w->broker, &e->put, 1, made_reply, e);
+    int err = broker_submit(e->w->broker, &e->put, 1, create_reply, e);
     if (err < 0)
         answer_error(e->x, err);
 }
 
-/* The operations to be asked again move to the front only when all are answered: until then the
- * backend may still read them. */
+/* Moves the operations that are submitted again to the front. This waits until all are answered:
+ * until then the backend may still read them. */
 static void missing_collect(struct enqueue *e)
 {
     size_t kept = 0;
@@ -172,17 +173,17 @@ static void enqueue_reply(void *ctx, const struct reply *r)
     }
     if (--e->waiting > 0)
         return;
-    if (e->kept == 0 || e->made) {
+    if (e->kept == 0 || e->created) {
         answer(e);
         return;
     }
     missing_collect(e);
-    queue_make(e);
+    queue_create(e);
 }
 
 /* ---- the request ---- */
 
-/* The path as a JSON string: the payload. */
+/* The payload: the path as a JSON string. */
 static struct span payload_of(struct arena *arena, struct span path)
 {
     struct buf text;
@@ -227,7 +228,8 @@ static void add_path(struct enqueue *e, const struct enqueue_in *in, size_t i, s
         .extra = {.unique = webqueue_path_key(e->arena, item->path), .group = group},
         .unique_mode = UNIQUE_REJECT,
     };
-    if (!want.payload.at || !want.extra.unique.at) {
+    if (!want.payload.at || !want.extra.unique.at ||
+        trace_copy(http_request(e->x), &want.extra.headers) < 0) {
         problem_of_error(&item->problem, -ERR_NOMEM);
         return;
     }
@@ -241,7 +243,7 @@ static int one_or_many(const struct field_reader *r)
     if (fields_has(r, "path") || fields_has(r, "paths"))
         return 0;
     problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "path",
-                "path is missing: the file to work on, or paths with several");
+                "path is missing: give the path of a file, or several in paths");
     return -ERR_INVALID;
 }
 
@@ -282,7 +284,7 @@ void web_enqueue_handle(void *ctx, struct http_exchange *x)
         problem_answer(x, &p);
         return;
     }
-    type_look(e->type);
+    type_check(e->type);
     e->many = fields_has(&r, "paths");
     enqueue_run(e, &in);
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several jobs: list, stale; and one: job/{id}.
+/* Lists of jobs: list and stale; and one job: job/{id}.
  *
- * A list goes through the types side by side, newest first. Each type is a lane: pages of ids that
- * the store gives without bodies. The lanes are merged; what comes after the offset is looked at in
- * small groups, as it is now, and becomes text. So the newest state is shown, at most a group of
- * bodies is in memory besides the answer, and an offset costs ids only.
+ * A list reads all types in parallel, newest first. Each type has a cursor: pages of ids that
+ * the store returns without bodies. The cursors are merged; the jobs after the offset are read
+ * in small groups and written. So the current state is shown, at most one group of bodies is in
+ * memory besides the answer, and an offset costs only ids.
  *
- * A job that has left the status asked for since its page was read is left out. */
+ * A job that has left the requested status since its page was read is left out. */
+#include "api/json_members.h"
 #include "api/webqueue/webqueue_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 100
 #define OFFSET_MAX 10000000
 #define GROUP 50
-/* A page ends early when it has grown to this: results may be large. */
+/* A page ends early when it has reached this size: results may be large. */
 #define PAGE_BYTES_MAX ((size_t)16 << 20)
 #define TIMEOUT_S_MAX (INT64_C(366) * 24 * 3600)
 
@@ -30,7 +30,7 @@ struct list_in {
         "limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0                                     \
     }
 static const struct field list_rows[] = {
-    {"status", FIELD_WORD, AT(status), 1, 0, web_status_words, 0},
+    {"status", FIELD_ENUM, AT(status), 1, 0, web_status_names, 0},
     SCOPE_ROWS(struct list_in),
     LIMIT_ROW,
     {"offset", FIELD_INT, AT(offset), 0, OFFSET_MAX, NULL, 0},
@@ -42,7 +42,7 @@ static const struct field stale_rows[] = {
 };
 
 /* The ids of one type, page by page. */
-struct lane {
+struct type_cursor {
     struct op op;
     uint64_t *seqs;
     size_t count, at;
@@ -56,13 +56,13 @@ struct list {
     struct web_reach reach;
     struct list_in in;
     unsigned states;
-    struct lane *lanes;
+    struct type_cursor *cursors;
     struct op *counts; /* total, of a list */
     uint64_t total;
-    uint64_t skip, looked; /* still to be passed over; looked at behind the offset */
+    uint64_t skip, looked; /* jobs still to be skipped; jobs read after the offset */
     struct op group[GROUP];
     size_t group_count;
-    struct span texts[GROUP]; /* at = NULL: it is not shown */
+    struct span texts[GROUP]; /* at = NULL: the job is not shown */
     size_t waiting;
     struct json_writer writer;
     uint64_t shown;
@@ -85,7 +85,7 @@ static void list_begin(struct list *l)
     json_write_array(&l->writer);
 }
 
-/* more: there are jobs behind the last one that was looked at. */
+/* more: there are jobs after the last one that was read. */
 static void list_answer(struct list *l, bool more)
 {
     struct json_writer *w = &l->writer;
@@ -112,7 +112,7 @@ static void list_fail(struct list *l, const struct reply *r)
     web_problem(&l->problem, l->arena, r, broker_draining(l->w->broker));
 }
 
-/* One of the operations under way has been answered; true: it was the last and all went well. */
+/* One of the operations under way was answered; true: it was the last and all succeeded. */
 static bool list_arrived(struct list *l)
 {
     if (--l->waiting > 0)
@@ -125,7 +125,7 @@ static bool list_arrived(struct list *l)
 
 /* ---- a group of jobs ---- */
 
-/* The lease says when the worker last gave a sign. */
+/* The lease shows when the worker last renewed it. */
 static bool silent(const struct list *l, const struct job_view *v)
 {
     return v->lease_left_ms >= 0 &&
@@ -171,7 +171,7 @@ static void group_reply(void *ctx, const struct reply *r)
     list_step(l);
 }
 
-/* ---- lanes ---- */
+/* ---- cursors ---- */
 
 static void page_reply(void *ctx, const struct reply *r)
 {
@@ -181,12 +181,12 @@ static void page_reply(void *ctx, const struct reply *r)
             if (r->queue_count == 1 && (l->states & STATE_BIT(s)))
                 l->total += r->queues[0].counts.by_state[s];
     } else {
-        struct lane *lane = &l->lanes[r->tag];
-        lane->count = lane->at = 0;
-        lane->ended = r->outcome != OUT_OK || r->cursor == 0;
-        lane->op.list.after = r->cursor;
+        struct type_cursor *c = &l->cursors[r->tag];
+        c->count = c->at = 0;
+        c->ended = r->outcome != OUT_OK || r->cursor == 0;
+        c->op.list.after = r->cursor;
         for (uint32_t i = 0; r->outcome == OUT_OK && i < r->job_count; i++)
-            lane->seqs[lane->count++] = r->jobs[i].job.seq;
+            c->seqs[c->count++] = r->jobs[i].job.seq;
     }
     if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE)
         list_fail(l, r);
@@ -194,8 +194,8 @@ static void page_reply(void *ctx, const struct reply *r)
         list_step(l);
 }
 
-/* Asks for the next page of each lane that has run out, at least one. */
-static void lanes_fill(struct list *l)
+/* Reads the next page of each cursor that is exhausted; there is at least one. */
+static void cursors_fill(struct list *l)
 {
     struct op *ops = arena_array(l->arena, 2 * l->reach.count, sizeof *ops);
     size_t count = 0;
@@ -204,11 +204,12 @@ static void lanes_fill(struct list *l)
         return;
     }
     for (size_t i = 0; i < l->reach.count; i++) {
-        if (l->lanes[i].at < l->lanes[i].count || l->lanes[i].ended)
+        if (l->cursors[i].at < l->cursors[i].count || l->cursors[i].ended)
             continue;
         uint64_t need = l->skip + (uint64_t)l->in.limit;
-        l->lanes[i].op.list.limit = need < LIMIT_BATCH && !l->stale ? (uint32_t)need : LIMIT_BATCH;
-        ops[count++] = l->lanes[i].op;
+        l->cursors[i].op.list.limit =
+            need < LIMIT_BATCH && !l->stale ? (uint32_t)need : LIMIT_BATCH;
+        ops[count++] = l->cursors[i].op;
     }
     for (size_t i = 0; l->counts && i < l->reach.count; i++)
         ops[count++] = l->counts[i];
@@ -219,37 +220,38 @@ static void lanes_fill(struct list *l)
         answer_error(l->x, err);
 }
 
-/* The lane with the newest job; NULL: all are at their end. */
-static struct lane *lane_newest(struct list *l)
+/* The cursor with the newest job; NULL: all have ended. */
+static struct type_cursor *cursor_newest(struct list *l)
 {
-    struct lane *best = NULL;
+    struct type_cursor *best = NULL;
     for (size_t i = 0; i < l->reach.count; i++) {
-        struct lane *lane = &l->lanes[i];
-        if (lane->at < lane->count && (!best || lane->seqs[lane->at] > best->seqs[best->at]))
-            best = lane;
+        struct type_cursor *c = &l->cursors[i];
+        if (c->at < c->count && (!best || c->seqs[c->at] > best->seqs[best->at]))
+            best = c;
     }
     return best;
 }
 
-static bool lane_thirsty(const struct list *l)
+static bool cursor_needs_page(const struct list *l)
 {
     for (size_t i = 0; i < l->reach.count; i++)
-        if (l->lanes[i].at == l->lanes[i].count && !l->lanes[i].ended)
+        if (l->cursors[i].at == l->cursors[i].count && !l->cursors[i].ended)
             return true;
     return false;
 }
 
-/* Moves ids from the lanes to the group until it is full; true: a lane has to be filled first. */
-static bool lanes_merge(struct list *l)
+/* Moves ids from the cursors to the group until it is full; true: a cursor needs its next page
+ * first. */
+static bool cursors_merge(struct list *l)
 {
     uint64_t left = (uint64_t)l->in.limit - (l->stale ? l->shown : l->looked);
-    struct lane *lane;
+    struct type_cursor *c;
     while (l->group_count < GROUP && l->group_count < left) {
-        if (lane_thirsty(l))
+        if (cursor_needs_page(l))
             return true;
-        if (!(lane = lane_newest(l)))
+        if (!(c = cursor_newest(l)))
             return false;
-        uint64_t seq = lane->seqs[lane->at++];
+        uint64_t seq = c->seqs[c->at++];
         if (l->skip > 0) {
             l->skip--;
             continue;
@@ -275,9 +277,9 @@ static void list_step(struct list *l)
     uint64_t done = l->stale ? l->shown : l->looked;
     bool large = l->begun && http_answer_body(l->x)->len > PAGE_BYTES_MAX;
     if (done >= (uint64_t)l->in.limit || large)
-        list_answer(l, lane_newest(l) || lane_thirsty(l));
-    else if (lanes_merge(l))
-        lanes_fill(l);
+        list_answer(l, cursor_newest(l) || cursor_needs_page(l));
+    else if (cursors_merge(l))
+        cursors_fill(l);
     else if (l->group_count > 0)
         group_submit(l);
     else
@@ -286,22 +288,22 @@ static void list_step(struct list *l)
 
 /* ---- the request ---- */
 
-static int lanes_open(struct list *l)
+static int cursors_open(struct list *l)
 {
-    l->lanes = arena_array(l->arena, l->reach.count, sizeof *l->lanes);
+    l->cursors = arena_array(l->arena, l->reach.count, sizeof *l->cursors);
     l->counts = l->stale ? NULL : arena_array(l->arena, l->reach.count, sizeof *l->counts);
-    if (!l->lanes || (!l->stale && !l->counts))
+    if (!l->cursors || (!l->stale && !l->counts))
         return -ERR_NOMEM;
     for (size_t i = 0; i < l->reach.count; i++) {
         struct span queue = l->reach.types[i].queue;
-        struct lane *lane = &l->lanes[i];
-        if (!(lane->seqs = arena_array(l->arena, LIMIT_BATCH, sizeof *lane->seqs)))
+        struct type_cursor *c = &l->cursors[i];
+        if (!(c->seqs = arena_array(l->arena, LIMIT_BATCH, sizeof *c->seqs)))
             return -ERR_NOMEM;
-        lane->op = (struct op){.kind = OP_LIST,
-                               .tag = i,
-                               .list = {.filter = {.states = l->states, .group = l->reach.group},
-                                        .queue = queue,
-                                        .newest_first = true}};
+        c->op = (struct op){.kind = OP_LIST,
+                            .tag = i,
+                            .list = {.filter = {.states = l->states, .group = l->reach.group},
+                                     .queue = queue,
+                                     .newest_first = true}};
         if (l->counts)
             l->counts[i] = (struct op){.kind = OP_QUEUE_GET,
                                        .queue = {.name = queue, .group = l->reach.group}};
@@ -333,7 +335,7 @@ static void list_handle(struct webqueue *w, struct http_exchange *x, struct fiel
                                     : STATES_ALL & ~STATE_BIT(STATE_CANCELLED);
     l->skip = (uint64_t)l->in.offset;
     http_alone(x);
-    if (lanes_open(l) < 0)
+    if (cursors_open(l) < 0)
         answer_error(x, -ERR_NOMEM);
     else
         list_step(l);

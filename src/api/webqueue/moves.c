@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* complete, fail, renew, requeue: of one job by its id.
+/* complete, fail, renew and requeue: for one job by its id.
  *
- * The job is looked at first: one that is in no queue of this API is not found here. A job never
- * changes its queue, so what was seen still holds when the move is asked for. Without a token the
+ * The job is read first: a job that is not in a queue of this API is not found. A job never
+ * changes its queue, so this still holds when the operation is submitted. Without a token, the
  * current lease is meant. */
+#include "api/json_members.h"
 #include "api/webqueue/webqueue_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 struct move_in {
@@ -59,7 +59,7 @@ static void take_lease(struct op *op, const struct move_in *in)
     }
 }
 
-/* Only an error may run again; the engine would also hurry a job that waits for its time. */
+/* Only a job with an error may be requeued; the engine would also make a scheduled job ready. */
 static bool requeue_refused(struct call *c, const struct job_view *v)
 {
     struct problem p;
@@ -108,10 +108,8 @@ static void move_run(struct webqueue *w, struct http_exchange *x, enum op_kind k
         return;
     }
     struct field_reader r = reader_of(w->broker, x, table, in, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     c->more = in;
     c->op.tag = kind;
     c->op.job.job = in->job;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queue types: a configured set, each with a queue of its own.
+/* Queue types: a configured set, each with its own queue.
  *
- * A queue is made by the first enqueue of its type. What the configuration says (timeout,
- * retention, retries) holds from the next start on; members of its policy that the configuration
- * does not know stay as an operator set them. A queue of that name that somebody else made becomes
- * this API's: the API looks at the start and, as long as it has not seen the queue, with each
- * request. */
+ * The first enqueue of a type creates its queue. A changed configuration (timeout, retention,
+ * retries) takes effect at the next start; members of the policy that are not configured stay as
+ * an operator set them. A queue of this name with another owner becomes this API's: the API
+ * checks this at the start and, until it has found the queue, with each request. */
 #include "api/webqueue/webqueue_impl.h"
 
 #include <stdio.h>
@@ -29,7 +28,7 @@ struct web_type *type_named(struct webqueue *w, struct arena *arena, struct span
     if (t)
         return t;
     problem_set(problem, arena, PROBLEM_INVALID_FIELD, "queue_type",
-                "there is no queue type %.*s; allowed lists those of the setting webqueue.types",
+                "there is no queue type %.*s; `allowed` lists those of the setting webqueue.types",
                 (int)name.len, name.at);
     problem->allowed = w->names;
     problem->allowed_count = w->type_count;
@@ -46,7 +45,7 @@ struct web_type *type_of_queue(const struct webqueue *w, struct span queue)
 
 /* ---- the queue of a type ---- */
 
-/* What the configuration decides. */
+/* Sets the members that the configuration determines. */
 static void policy_configure(const struct web_type *t, struct queue_policy *p)
 {
     p->lease_ms = t->config.timeout_ms;
@@ -74,32 +73,32 @@ static bool policy_right(const struct web_type *t, const struct queue_policy *p)
            p->keep_done_ms == t->config.keep_ms;
 }
 
-static void look_reply(void *ctx, const struct reply *r);
+static void check_reply(void *ctx, const struct reply *r);
 
-static void look_end(struct web_type *t)
+static void check_end(struct web_type *t)
 {
     struct webqueue *w = t->w;
-    t->looking = false;
-    w->looking--;
+    t->checking = false;
+    w->checking--;
     if (t->defined)
         web_alerts_put(w);
-    if (w->looking == 0 && w->closed)
+    if (w->checking == 0 && w->closed)
         webqueue_api.close(w, w->closed, w->closed_ctx);
 }
 
-static void look_submit(struct web_type *t)
+static void check_submit(struct web_type *t)
 {
-    if (broker_submit(t->w->broker, &t->op, 1, look_reply, t) < 0)
-        look_end(t); /* the next request looks again */
+    if (broker_submit(t->w->broker, &t->op, 1, check_reply, t) < 0)
+        check_end(t); /* the next request checks again */
 }
 
-/* The queue is there: as it should be, or it is made so. */
-static void look_at(struct web_type *t, const struct queue_view *q)
+/* The queue exists: changes it if owner or settings are different. */
+static void queue_check(struct web_type *t, const struct queue_view *q)
 {
     bool ours = span_equal(q->owner, owner);
     t->defined = ours && policy_right(t, q->policy);
     if (t->defined) {
-        look_end(t);
+        check_end(t);
         return;
     }
     type_policy(t, &t->policy);
@@ -113,28 +112,28 @@ static void look_at(struct web_type *t, const struct queue_view *q)
                                   .policy = &t->policy,
                                   .has_owner = true,
                                   .owner = owner}};
-    look_submit(t);
+    check_submit(t);
 }
 
-static void look_reply(void *ctx, const struct reply *r)
+static void check_reply(void *ctx, const struct reply *r)
 {
     struct web_type *t = ctx;
     if (r->outcome == OUT_OK && r->kind == OP_QUEUE_GET && r->queue_count == 1) {
-        look_at(t, &r->queues[0]);
+        queue_check(t, &r->queues[0]);
         return;
     }
     t->defined = r->outcome == OUT_OK && r->kind == OP_QUEUE_PUT;
-    look_end(t);
+    check_end(t);
 }
 
-void type_look(struct web_type *t)
+void type_check(struct web_type *t)
 {
-    if (t->defined || t->looking)
+    if (t->defined || t->checking)
         return;
-    t->looking = true;
-    t->w->looking++;
+    t->checking = true;
+    t->w->checking++;
     t->op = (struct op){.kind = OP_QUEUE_GET, .queue = {.name = t->queue}};
-    look_submit(t);
+    check_submit(t);
 }
 
 /* ---- which queues a request means ---- */
@@ -157,7 +156,7 @@ int scope_take(struct webqueue *w, struct arena *arena, const struct web_scope *
     if (!ret->types)
         return -ERR_INVALID;
     for (size_t i = 0; i < ret->count; i++)
-        type_look(&ret->types[i]);
+        type_check(&ret->types[i]);
     if (scope->library_id == NO_LIBRARY)
         return 0;
     ret->group = library_group(arena, scope->library_id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API itself: its table of routes, opening and closing. */
+/* The API: its routes, opening and closing. */
 #include "api/webqueue/webqueue.h"
 
 #include "api/webqueue/webqueue_impl.h"
@@ -8,33 +8,33 @@
 #define AT "/api/web/queue/"
 static const struct http_route routes[] = {
     {HTTP_GET, AT "queue-depth", web_depth_handle, SCOPE_READ, 0,
-     "Jobs by status, of all types and libraries or of one."},
+     "Count the jobs by status, of all types and libraries or of one."},
     {HTTP_GET, AT "types", web_types_handle, SCOPE_READ, 0,
-     "The queue types with their queues and settings."},
+     "List the queue types with their queues and settings."},
     {HTTP_GET, AT "list", web_list_handle, SCOPE_READ, 0,
-     "Jobs by status, type and library, newest first."},
-    {HTTP_GET, AT "job/{id}", web_job_handle, SCOPE_READ, 0, "One job."},
+     "List jobs by status, type and library, newest first."},
+    {HTTP_GET, AT "job/{id}", web_job_handle, SCOPE_READ, 0, "Read a job."},
     {HTTP_GET, AT "stale", web_stale_handle, SCOPE_READ, 0,
-     "Running jobs that nobody has renewed for a time."},
+     "List running jobs that have not been renewed for a time."},
     {HTTP_POST, AT "enqueue", web_enqueue_handle, SCOPE_PRODUCE, ROUTE_LARGE,
      "Enqueue a path, or several."},
     {HTTP_POST, AT "dequeue", web_dequeue_handle, SCOPE_CONSUME, 0,
-     "Take the next pending job of a type."},
+     "Claim the next pending job of a type."},
     {HTTP_POST, AT "complete", web_complete_handle, SCOPE_CONSUME, ROUTE_LARGE,
-     "The job is completed, with its results."},
-    {HTTP_POST, AT "fail", web_fail_handle, SCOPE_CONSUME, 0, "The job failed, with its error."},
+     "Complete a job with its results."},
+    {HTTP_POST, AT "fail", web_fail_handle, SCOPE_CONSUME, 0,
+     "Report that a job failed, with its error."},
     {HTTP_POST, AT "renew", web_renew_handle, SCOPE_CONSUME, 0,
-     "The worker is alive: the timeout begins anew."},
-    {HTTP_POST, AT "requeue", web_requeue_handle, SCOPE_ADMIN, 0,
-     "Let one job with an error run again."},
+     "Renew the lease of a job: its timeout starts again."},
+    {HTTP_POST, AT "requeue", web_requeue_handle, SCOPE_ADMIN, 0, "Requeue a job with an error."},
     {HTTP_POST, AT "retry-errors", web_retry_errors_handle, SCOPE_ADMIN, 0,
-     "Let the jobs with errors run again."},
+     "Requeue the jobs with errors."},
     {HTTP_POST, AT "clear-completed", web_clear_completed_handle, SCOPE_ADMIN, 0,
      "Remove the completed jobs."},
     {HTTP_POST, AT "clear-errors", web_clear_errors_handle, SCOPE_ADMIN, 0,
      "Remove the jobs with errors."},
     {HTTP_GET, AT "library/{library_id}", web_library_handle, SCOPE_READ, 0,
-     "Jobs of a library by status and type."},
+     "Count the jobs of a library by status and type."},
     {HTTP_DELETE, AT "library/{library_id}", web_library_delete_handle, SCOPE_ADMIN, 0,
      "Remove the jobs of a library; running ones are cancelled."},
 };
@@ -49,7 +49,7 @@ static void webqueue_free(struct webqueue *w)
     mem_free(w);
 }
 
-/* The name of its queue holds that of the type. */
+/* The name of the type is a part of the name of its queue. */
 static int type_init(struct webqueue *w, size_t i, const struct webqueue_type *config)
 {
     size_t prefix = sizeof WEBQUEUE_PREFIX - 1, len = strlen(config->name);
@@ -84,16 +84,16 @@ static int webqueue_open(const struct api_config *config, void **ret)
         return err;
     }
     for (size_t i = 0; i < w->type_count; i++)
-        type_look(&w->types[i]);
+        type_check(&w->types[i]);
     *ret = w;
     return 0;
 }
 
-/* What was asked in the background is answered before the broker closes. */
+/* Operations in the background are answered before the broker closes. */
 static void webqueue_close(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx)
 {
     struct webqueue *w = ctx;
-    if (w->looking > 0) {
+    if (w->checking > 0) {
         w->closed = fn;
         w->closed_ctx = fn_ctx;
         return;
@@ -104,7 +104,7 @@ static void webqueue_close(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx)
 
 const struct api webqueue_api = {
     .name = "webqueue",
-    .doc = "the normalised queue of a web application, one job a path.",
+    .doc = "The normalised queue of a web application, one job per path.",
     .routes = routes,
     .route_count = sizeof routes / sizeof *routes,
     .open = webqueue_open,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API of the normalised queue: /api/web/queue/, one queue a queue type.
+/* The API of the normalised queue: /api/web/queue/, one queue per queue type.
  *
- * The queue of type T is called webqueue.T. A job's path is its payload (a JSON string) and its
- * unique key, its library_id the group; ids are sequences, times are Unix seconds. */
+ * The queue of type T is named webqueue.T. A job's path is its payload (a JSON string) and its
+ * unique key, its library_id is the group; ids are sequence numbers, times are Unix seconds. */
 #pragma once
 
 #include "api/api.h"
 
-#define WEBQUEUE_PREFIX "webqueue." /* of its queues; the view `queue` of the store cuts it off */
+#define WEBQUEUE_PREFIX                                                                            \
+    "webqueue." /* prefix of its queues; the view `queue` of the store removes it */
 #define WEBQUEUE_TYPES_MAX 32
 #define WEBQUEUE_TYPE_BYTES_MAX 64
 #define WEBQUEUE_PATH_BYTES_MAX 4096
@@ -17,9 +18,9 @@
 /* A queue type, as the setting webqueue.types has it. */
 struct webqueue_type {
     const char *name;    /* letters, digits, '-', '_' */
-    uint32_t timeout_ms; /* a running job is failed so long after its last renewal */
+    uint32_t timeout_ms; /* a running job fails this long after its last renewal */
     int64_t keep_ms;     /* completed jobs; INT64_MAX = for ever */
-    uint16_t retries;    /* of a failed job, by itself */
+    uint16_t retries;    /* automatic retries of a failed job */
 };
 
 /* The numbers of the three alerts of its queues; 0 = the alert is not created. */
@@ -31,6 +32,6 @@ struct webqueue_alerts {
 
 extern const struct api webqueue_api;
 
-/* The unique key of a path: itself, or when it is too long for one, its beginning and a hash. at =
- * NULL: no memory. */
+/* The unique key of a path: the path itself or, if it is too long, its beginning and a hash. at
+ * = NULL: no memory. */
 struct span webqueue_path_key(struct arena *arena, struct span path);

@@ -161,11 +161,10 @@ bool cache_get(const struct cache *c, uint64_t seq, struct job_extra *extra, str
     if (!handle)
         return false;
     const struct body *b = body_at(c, handle);
-    struct wire_in in = {.rest = span_of(b->bytes + b->payload_len, b->total - b->payload_len)};
-    *extra = (struct job_extra){.expires_at = {0}};
-    if (in.rest.len > 0)
-        job_extra_take(&in, extra);
-    CHECK(wire_ended(&in)); /* cache_put wrote it */
+    if (b->total > b->payload_len)
+        job_extra_view(span_of(b->bytes + b->payload_len, b->total - b->payload_len), extra);
+    else
+        *extra = (struct job_extra){.expires_at = {0}};
     *payload = span_of(b->bytes, b->payload_len);
     return true;
 }

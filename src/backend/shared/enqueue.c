@@ -156,6 +156,9 @@ struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p)
     if (want->past) {
         r->error_kind = want->past->error_kind;
         r->error = want->past->error;
+        r->progress = want->past->progress;
+        r->log = want->past->log;
+        r->set_report = r->progress.len || r->log.len;
     }
     if (want->moved)
         fill_moved(u, want->moved, r);

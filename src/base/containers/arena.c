@@ -149,3 +149,10 @@ char *arena_text(struct arena *a, struct span s)
     p[s.len] = '\0';
     return p;
 }
+
+bool arena_keep(struct arena *a, struct span *s)
+{
+    if (s->len > 0)
+        s->at = arena_copy(a, s->at, s->len);
+    return s->len == 0 || s->at;
+}

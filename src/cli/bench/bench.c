@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast bench from its options to its report: the disk's figure, the queue, the backlog, the
- * run. */
+/* holdfast bench from its options to its report: the speed of the disk, the queue, the backlog,
+ * the run. */
 #include "cli/bench/bench.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static int run(struct bench *b, const struct bench_plan *plan)
     return CLIENT_DONE;
 }
 
-/* What stands in the queue before the run; enqueued fast, not measured. */
+/* Enqueues the backlog before the run, as fast as possible; not measured. */
 static int backlog_fill(struct bench *b)
 {
     struct bench_plan plan = b->plan;
@@ -123,7 +123,7 @@ static int prepare(struct bench *b)
     struct client_session *s = b->session;
     const char *dir = arguments_text(s->args, "fsync_dir", NULL);
     b->figures.syncs_per_s = -1;
-    int rc = bench_plan_make(s->args, s->client, &s->arena, &b->plan, &s->note);
+    int rc = bench_plan_build(s->args, s->client, &s->arena, &b->plan, &s->note);
     if (rc < 0)
         return failed(b, rc);
     b->plan.progress = isatty(STDERR_FILENO);

@@ -45,7 +45,7 @@ void bench_connection_close(struct bench_connection *c)
     buf_done(&c->out);
 }
 
-/* What was asked over it is lost; the other connections go on. */
+/* Its requests are lost; the other connections continue. */
 static int lost(struct bench_connection *c, const char *why)
 {
     bench_worker_error(c->worker, c->ring_count > 0 ? c->ring_count : 1,
@@ -88,8 +88,8 @@ static int answers_take(struct bench_connection *c)
         if (got == 0)
             break;
         if (got < 0 || c->ring_count == 0)
-            return lost(c, got < 0 ? "what came is no HTTP answer with a length"
-                                   : "an answer came that nothing had been asked for");
+            return lost(c, got < 0 ? "the input is not an HTTP answer with a length"
+                                   : "an answer arrived without a request");
         struct bench_slot *slot = c->ring[c->ring_at];
         c->ring_at = (c->ring_at + 1) % c->worker->plan->pipeline;
         c->ring_count--;

@@ -6,8 +6,8 @@
 
 #define SUB ((uint64_t)1 << BENCH_SUB_BITS)
 
-/* Values below SUB have a bucket each; above, the five bits behind the highest one choose among the
- * buckets of its doubling. */
+/* Values below SUB have one bucket each; above, the five bits after the highest one select one
+ * of the buckets of its power of two. */
 static size_t bucket_of(uint64_t value)
 {
     if (value < SUB)

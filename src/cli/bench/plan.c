@@ -70,7 +70,7 @@ enum {
     NUMBERS
 };
 
-#define DURATION_MS_MIN 100 /* a shorter run says nothing */
+#define DURATION_MS_MIN 100 /* a shorter run has no significant result */
 
 static const struct number numbers[NUMBERS] = {
     [CONNECTIONS] = {"connections", 64, 1, 50000},
@@ -87,7 +87,7 @@ static const struct number numbers[NUMBERS] = {
     [JOBS] = {"jobs", 0, 1, (int64_t)1 << 40},
 };
 
-/* Who writes 10 means seconds, and would get figures of nothing. */
+/* A user who writes 10 means seconds, and would measure nothing. */
 static int duration_check(const struct arguments *args, struct err_note *note)
 {
     int64_t ms = arguments_number(args, "duration", DURATION_MS_MIN);
@@ -115,8 +115,8 @@ static int numbers_read(const struct arguments *args, int64_t ret[NUMBERS], stru
     return 0;
 }
 
-/* Producers and consumers make up the connections of a mixed run; what is not said is half, or what
- * the other leaves. */
+/* Producers and consumers are the connections of a mixed run; a number that is not given is half
+ * of them, or the rest. */
 static int sides_split(struct bench_plan *p, const int64_t n[NUMBERS], struct err_note *note)
 {
     int64_t producers = n[PRODUCERS], consumers = n[CONSUMERS];
@@ -189,7 +189,7 @@ static int address_tcp(const struct client_address *a, struct bench_plan *p, str
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int rc = getaddrinfo(a->host, a->port, &hints, &list);
     if (rc != 0)
-        return err_note_set(note, -ERR_IO, "the host '%.200s' cannot be looked up: %s", a->host,
+        return err_note_set(note, -ERR_IO, "the host '%.200s' cannot be resolved: %s", a->host,
                             gai_strerror(rc));
     memcpy(&p->address, list->ai_addr, list->ai_addrlen);
     p->address_len = list->ai_addrlen;
@@ -205,14 +205,14 @@ static int server_find(const struct client *client, struct arena *arena, struct 
     if (rc < 0)
         return rc;
     if (a.tls)
-        return err_note_set(note, -ERR_INVALID, "bench speaks plain http:// and unix: only");
+        return err_note_set(note, -ERR_INVALID, "bench supports only plain http:// and unix:");
     p->host = a.authority;
     p->prefix = a.prefix;
     return a.unix_path ? address_unix(&a, p, note) : address_tcp(&a, p, note);
 }
 
-int bench_plan_make(const struct arguments *args, const struct client *client, struct arena *arena,
-                    struct bench_plan *ret, struct err_note *note)
+int bench_plan_build(const struct arguments *args, const struct client *client, struct arena *arena,
+                     struct bench_plan *ret, struct err_note *note)
 {
     int64_t n[NUMBERS] = {0};
     struct bench_plan p = {.mode = mode_of(args)};

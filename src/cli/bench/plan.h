@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run of the load generator does, and what came of it. */
+/* The plan of a run of the load generator, and its results. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 
 enum bench_mode { BENCH_ENQUEUE, BENCH_CYCLE, BENCH_CLAIM, BENCH_HEALTHZ, BENCH_MIXED };
 
-/* The requests that are told apart in the figures. */
+/* The kinds of requests that are measured separately. */
 enum bench_kind {
     BENCH_KIND_ENQUEUE,
     BENCH_KIND_CLAIM,
@@ -40,8 +40,8 @@ struct bench_plan {
     uint64_t backlog;
     int64_t duration_ms;
     uint64_t jobs;  /* 0: by duration */
-    bool own_queue; /* made for the run, deleted after it */
-    bool progress;  /* a terminal looks on */
+    bool own_queue; /* created for the run, deleted after it */
+    bool progress;  /* show progress on a terminal */
 };
 
 struct bench_result {
@@ -59,7 +59,7 @@ const char *bench_kind_name(enum bench_kind kind);
 uint64_t bench_result_jobs(const struct bench_plan *plan, const struct bench_result *result);
 uint64_t bench_result_requests(const struct bench_result *result);
 
-/* Reads the options. Texts live in arena. -ERR_INVALID with a sentence, -ERR_IO when the server's
- * name cannot be looked up, -ERR_NOMEM. */
-MUST_CHECK int bench_plan_make(const struct arguments *args, const struct client *client,
-                               struct arena *arena, struct bench_plan *ret, struct err_note *note);
+/* Reads the options. Texts are in the arena. -ERR_INVALID with a sentence, -ERR_IO if the
+ * server's name cannot be resolved, -ERR_NOMEM. */
+MUST_CHECK int bench_plan_build(const struct arguments *args, const struct client *client,
+                                struct arena *arena, struct bench_plan *ret, struct err_note *note);

@@ -12,7 +12,7 @@
 #include "base/system/clock.h"
 
 #define BLOCK 4096
-#define BLOCKS 1024 /* written beforehand, so that no sync has to extend the file */
+#define BLOCKS 1024 /* written in advance, so that no sync has to extend the file */
 
 static int io_failed(struct err_note *note, const char *dir, const char *what)
 {
@@ -20,7 +20,7 @@ static int io_failed(struct err_note *note, const char *dir, const char *what)
                         strerror(errno));
 }
 
-/* Rounds of one block and a sync until the time is over. */
+/* Writes one block and syncs, repeatedly until the time is over. */
 static int rounds(int fd, int64_t ms, double *ret)
 {
     static const char block[BLOCK];

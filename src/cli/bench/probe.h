@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures beside a run: what the disk can do, and what processor time a server has used. */
+/* Measurements besides a run: the speed of the disk, and the processor time of the server. */
 #pragma once
 
 #include <stdint.h>

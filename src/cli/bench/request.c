@@ -9,7 +9,7 @@
 /* ---- writing ----------------------------------------------------------------------------------
  */
 
-/* The head, and behind it the body of w->body. */
+/* The head, followed by the body in w->body. */
 static int request_put(struct bench_writer *w, struct buf *out, struct span path)
 {
     int rc = buf_printf(out,
@@ -29,7 +29,7 @@ static int queue_path(const struct bench_writer *w, const char *what, struct buf
 static int job_prepare(struct bench_writer *w)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    size_t len = (size_t)w->plan->payload_bytes; /* quotes included */
+    size_t len = (size_t)w->plan->payload_bytes; /* including the quotes */
     int rc = buf_append_text(&w->job, "{\"payload\":\"");
     if (rc == 0)
         rc = buf_reserve(&w->job, len);
@@ -61,7 +61,7 @@ static int jobs_put(struct bench_writer *w, unsigned jobs)
     return rc < 0 || !array ? rc : buf_append_text(&w->body, "]");
 }
 
-static int enqueue_make(struct bench_writer *w, unsigned jobs, struct buf *out)
+static int enqueue_build(struct bench_writer *w, unsigned jobs, struct buf *out)
 {
     struct buf path;
     buf_init(&path);
@@ -75,7 +75,7 @@ static int enqueue_make(struct bench_writer *w, unsigned jobs, struct buf *out)
     return rc;
 }
 
-static int claim_make(struct bench_writer *w, unsigned jobs, bool wait, struct buf *out)
+static int claim_build(struct bench_writer *w, unsigned jobs, bool wait, struct buf *out)
 {
     struct buf path;
     buf_init(&path);
@@ -90,15 +90,14 @@ static int claim_make(struct bench_writer *w, unsigned jobs, bool wait, struct b
     return rc;
 }
 
-/* The parts that are the same in every request are written once, so that the generator leaves the
- * processor to the server. */
+/* Parts that all requests have in common are written once, to leave the processor to the server. */
 int bench_writer_init(struct bench_writer *w, const struct bench_plan *plan, uint64_t seed)
 {
     *w = (struct bench_writer){.plan = plan};
     random_seed(&w->random, seed);
     int rc = job_prepare(w);
     if (rc == 0 && plan->priorities == 1)
-        rc = enqueue_make(w, plan->batch, &w->enqueue);
+        rc = enqueue_build(w, plan->batch, &w->enqueue);
     return rc;
 }
 
@@ -113,12 +112,12 @@ int bench_write_enqueue(struct bench_writer *w, unsigned jobs, struct buf *out)
 {
     if (jobs == w->plan->batch && w->enqueue.len > 0)
         return buf_append_span(out, buf_span(&w->enqueue));
-    return enqueue_make(w, jobs, out);
+    return enqueue_build(w, jobs, out);
 }
 
 int bench_write_claim(struct bench_writer *w, unsigned jobs, bool wait, struct buf *out)
 {
-    return claim_make(w, jobs, wait, out);
+    return claim_build(w, jobs, wait, out);
 }
 
 int bench_write_healthz(struct bench_writer *w, struct buf *out)
@@ -131,7 +130,7 @@ int bench_write_healthz(struct bench_writer *w, struct buf *out)
  */
 
 struct claimed {
-    struct span id, token; /* as they stand, quotes included */
+    struct span id, token; /* unchanged, including the quotes */
 };
 
 static bool key_is(const struct json_token *key, const char *name)

@@ -7,7 +7,7 @@
 #include "cli/bench/plan.h"
 #include "cli/bench/reply.h"
 
-#define BENCH_WAIT_MS 1000 /* how long a claim waits where jobs may still come */
+#define BENCH_WAIT_MS 1000 /* how long a claim waits if jobs may still arrive */
 
 /* Writes requests for one thread. */
 struct bench_writer {
@@ -25,10 +25,10 @@ void bench_writer_done(struct bench_writer *w);
 MUST_CHECK int bench_write_enqueue(struct bench_writer *w, unsigned jobs, struct buf *out);
 MUST_CHECK int bench_write_claim(struct bench_writer *w, unsigned jobs, bool wait, struct buf *out);
 MUST_CHECK int bench_write_healthz(struct bench_writer *w, struct buf *out);
-/* Reads a claim's answer and appends the request that acks what was claimed (nothing when nothing
- * was). -ERR_SYNTAX when the answer is not what a claim is answered, -ERR_NOMEM. */
+/* Reads the reply to a claim and appends the request that acks the claimed jobs (nothing if no
+ * job was claimed). -ERR_SYNTAX if it is not the reply to a claim, -ERR_NOMEM. */
 MUST_CHECK int bench_write_ack(struct bench_writer *w, struct span answer, struct buf *out,
                                unsigned *ret_jobs);
 
-/* How many of the jobs of a request were not done as the answer says; 0 when all is well. */
+/* The number of jobs of a request that failed according to the reply; 0 = success. */
 unsigned bench_reply_errors(enum bench_kind kind, unsigned jobs, const struct bench_reply *reply);

@@ -27,7 +27,7 @@ static bool run_is_over(const struct bench_worker *w, uint64_t now_ns)
            atomic_load_explicit(&w->shared->stop, memory_order_relaxed);
 }
 
-/* How many of `want` jobs this slot may take on; 0 when the run is over. */
+/* How many of `want` jobs this slot may take; 0 if the run is over. */
 static unsigned jobs_take(struct bench_worker *w, unsigned want)
 {
     if (run_is_over(w, clock_ns()))
@@ -41,7 +41,7 @@ static unsigned jobs_take(struct bench_worker *w, unsigned want)
     return before < (int64_t)want ? (unsigned)before : want;
 }
 
-/* The request has been appended; from now on an answer is waited for. */
+/* The request has been appended; its reply is expected from now on. */
 static void asked(struct bench_slot *slot, enum bench_kind kind, unsigned jobs)
 {
     struct bench_connection *c = slot->connection;
@@ -77,8 +77,8 @@ static bool all_settled(const struct bench_worker *w)
            atomic_load_explicit(&w->shared->settled, memory_order_relaxed) >= w->plan->jobs;
 }
 
-/* A consumer of a mixed run waits for what producers bring; one of a claim run takes what is there.
- */
+/* A consumer of a mixed run waits for jobs of the producers; one of a claim run takes the jobs
+ * that are ready. */
 static int consume(struct bench_slot *slot)
 {
     struct bench_worker *w = slot->connection->worker;
@@ -117,7 +117,7 @@ static int owed_claim(struct bench_slot *slot)
     return claim(slot, slot->owed < CLAIM_MOST ? slot->owed : CLAIM_MOST, true);
 }
 
-/* What a claim brought is acked at once, also when the run is over. */
+/* Claimed jobs are acked at once, also when the run is over. */
 static int claimed(struct bench_slot *slot, const struct bench_reply *reply)
 {
     struct bench_worker *w = slot->connection->worker;
@@ -177,7 +177,7 @@ static void count(struct bench_slot *slot, unsigned done, uint64_t now_ns)
     if (now_ns > w->shared->end_ns)
         return;
     bench_histogram_add(&w->result.latency[slot->kind], now_ns - slot->sent_ns);
-    if (slot->kind != BENCH_KIND_CLAIM) /* one that waited in vain does not lengthen the run */
+    if (slot->kind != BENCH_KIND_CLAIM) /* a claim that got no job does not extend the run */
         w->last_ns = now_ns;
     if (slot->kind == BENCH_KIND_ENQUEUE)
         w->result.enqueued += done;

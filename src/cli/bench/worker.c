@@ -15,7 +15,7 @@
 #include "cli/progress.h"
 
 #define EVENTS 256
-#define LOOK_MS 100 /* how often a thread looks at the clock when nothing comes */
+#define LOOK_MS 100 /* how often an idle thread checks the clock */
 
 /* ---- one thread -------------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@ static enum bench_role role_of(const struct bench_plan *plan, unsigned index)
     return roles[plan->mode];
 }
 
-static int connection_make(struct bench_worker *w, struct bench_connection *c, unsigned index)
+static int connection_init(struct bench_worker *w, struct bench_connection *c, unsigned index)
 {
     unsigned pipeline = w->plan->pipeline;
     *c = (struct bench_connection){.worker = w, .role = role_of(w->plan, index), .fd = -1};
@@ -47,7 +47,7 @@ static int connection_make(struct bench_worker *w, struct bench_connection *c, u
 }
 
 /* The connections are dealt out to the threads in turn. */
-static int connections_make(struct bench_worker *w, unsigned first)
+static int connections_init(struct bench_worker *w, unsigned first)
 {
     const struct bench_plan *plan = w->plan;
     unsigned most = (plan->connections + plan->threads - 1) / plan->threads;
@@ -57,7 +57,7 @@ static int connections_make(struct bench_worker *w, unsigned first)
         return err_note_set(&w->note, -ERR_NOMEM, "no memory, or no file descriptors left");
     int rc = bench_writer_init(&w->writer, plan, first + 1);
     for (unsigned i = first; i < plan->connections && rc == 0; i += plan->threads)
-        rc = connection_make(w, &w->connections[w->connection_count++], i);
+        rc = connection_init(w, &w->connections[w->connection_count++], i);
     return rc;
 }
 
@@ -103,7 +103,7 @@ static int events_take(struct bench_worker *w)
     return rc;
 }
 
-/* Nothing has been done for too long, or the time is long over. */
+/* There was no reply for too long, or the time has long been over. */
 static bool hopeless(const struct bench_worker *w)
 {
     uint64_t now = clock_ns(), end = w->shared->end_ns;
@@ -163,7 +163,7 @@ static void shared_done(struct bench_shared *s)
     pthread_cond_destroy(&s->opened);
 }
 
-/* Lets the threads go together, or sends them home. */
+/* Starts the threads together, or ends them. */
 static void gate_set(struct bench_shared *s, enum bench_gate gate)
 {
     pthread_mutex_lock(&s->lock);
@@ -201,7 +201,7 @@ static void progress_draw(const struct bench_shared *s, struct bench_worker *wor
             seconds > 0 ? (double)sums.jobs / seconds : 0, sums.errors);
 }
 
-/* Until every thread has finished; an interrupt makes them stop. */
+/* Waits until every thread has ended; an interrupt stops them. */
 static bool watch(struct bench_shared *s, struct bench_worker *workers)
 {
     bool interrupted = false;
@@ -261,7 +261,7 @@ static int workers_collect(struct bench_shared *s, struct bench_worker *workers,
         }
         results_add(ret, &workers[i], &last_ns);
     }
-    /* A run by time has lasted its time, however early the last answer came. */
+    /* A run by time has lasted this time, however early the last reply came. */
     uint64_t now = clock_ns();
     ret->elapsed_ns = s->plan->jobs == 0 && now >= s->end_ns && last_ns > s->start_ns
                           ? s->end_ns - s->start_ns
@@ -278,7 +278,7 @@ static int workers_connect(struct bench_shared *s, struct bench_worker *workers,
         struct bench_worker *w = &workers[i];
         w->shared = s;
         w->plan = s->plan;
-        int rc = connections_make(w, i);
+        int rc = connections_init(w, i);
         if (rc < 0)
             return err_note_set(note, rc, "%s", w->note.text[0] ? w->note.text : err_text(rc));
     }

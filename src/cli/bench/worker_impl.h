@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the load generator's threads share. */
+/* Shared by the files of the load generator's threads. */
 #pragma once
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ enum bench_role { BENCH_PRODUCER, BENCH_CONSUMER, BENCH_CYCLER, BENCH_PINGER };
 
 enum bench_gate { BENCH_GATE_SHUT, BENCH_GATE_OPEN, BENCH_GATE_CANCELLED };
 
-/* Between the threads of one run. */
+/* Shared by the threads of one run. */
 struct bench_shared {
     const struct bench_plan *plan;
     pthread_mutex_t lock;
@@ -77,7 +77,7 @@ MUST_CHECK int bench_slot_answer(struct bench_slot *slot, const struct bench_rep
                                  uint64_t now_ns);
 /* The slot's request is over, or its connection lost: `failed` of its jobs were not done. */
 void bench_slot_settle(struct bench_slot *slot, unsigned failed);
-/* Counts an error, and keeps the first one's words. */
+/* Counts an error, and keeps the text of the first one. */
 void bench_worker_error(struct bench_worker *w, uint64_t count, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -85,7 +85,7 @@ void bench_worker_error(struct bench_worker *w, uint64_t count, const char *form
 
 MUST_CHECK int bench_connection_open(struct bench_connection *c);
 void bench_connection_close(struct bench_connection *c);
-/* Sends what is to be sent, as far as the socket takes it. */
+/* Sends as much as the socket takes. */
 MUST_CHECK int bench_connection_flush(struct bench_connection *c);
-/* Reads what has come and hands the answers to their slots. */
+/* Reads the input and passes the replies to their slots. */
 MUST_CHECK int bench_connection_read(struct bench_connection *c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows and options of the client commands. An option that becomes a member of a request stands
- * a second time in the command's table of struct client_field. */
+/* The rows and options of the client commands. An option that becomes a member of a request is
+ * also in the command's table of struct client_field. */
 #include "cli/client/client.h"
 
 #include "cli/bench/bench.h"
@@ -17,7 +17,7 @@
     "Exit status: 0 success, 1 refused by the server, 2 wrong usage, 3 the server cannot be\n"     \
     "reached or cannot answer."
 
-/* How a command with questions behaves; `show` and `ask` are verbs. */
+/* Options of commands that ask for confirmation; `show` and `ask` are verbs. */
 #define ASKS(show, ask)                                                                            \
     "On a terminal, " show " the number of jobs and " ask " for confirmation; any answer\n"        \
     "other than y changes nothing (exit status 1). Without a terminal, --yes is required.\n"
@@ -75,17 +75,17 @@ static const struct option alerts_options[] = {
     CLIENT_OPTIONS,
     CLIENT_YES_OPTION,
     {"on", 0, "dead|schedule_failed|deep|error_share|no_claim|capacity",
-     "create: what the rule is about", OPTION_CHOICE},
-    {"queue", 0, "PATTERN", "queues that it is about; * stands for anything", OPTION_TEXT},
+     "create: the event or condition of the rule", OPTION_CHOICE},
+    {"queue", 0, "PATTERN", "queues that the rule covers; * matches anything", OPTION_TEXT},
     {"depth", 0, "N",
      "deep: this many waiting jobs; 0 means the queue's warn_depth, or 10,000 if it has none",
      OPTION_NUMBER},
     {"percent", 0, "N", "error_share: more than this; capacity: at least this", OPTION_NUMBER},
-    {"window", 0, "DURATION", "error_share: the time that is looked at", OPTION_DURATION},
-    {"min_ends", 0, "N", "error_share: fewer ended attempts say nothing", OPTION_NUMBER},
+    {"window", 0, "DURATION", "error_share: the period that is examined", OPTION_DURATION},
+    {"min_ends", 0, "N", "error_share: minimum number of ended attempts", OPTION_NUMBER},
     {"after", 0, "DURATION", "no_claim: no claim for this long", OPTION_DURATION},
     {"url", 0, "URL", "the webhook that gets the notices", OPTION_TEXT},
-    {"enabled", 0, "true|false", "whether the rule is in force", OPTION_SWITCH},
+    {"enabled", 0, "true|false", "whether the rule is active", OPTION_SWITCH},
 };
 
 static const struct option breakers_options[] = {
@@ -255,15 +255,13 @@ static const struct option bench_options[] = {
 
 const struct command client_commands[] = {
     {"queues", "[[create|set|delete|pause|resume|purge] QUEUE]", "show or change queues",
-     "Without arguments, lists all queues; with QUEUE alone, shows that queue. The actions:\n"
-     "  create   create the queue; refused if it exists\n"
-     "  set      change the settings that the options name; the others stay\n"
-     "  delete   delete the queue and all its jobs\n"
-     "  pause    hand out no jobs until `resume`, or until --until, or as long as --for\n"
-     "  resume   hand out jobs again\n"
-     "  purge    remove the jobs that are ready or scheduled\n"
-     "The options from --description on are the settings of the queue (`holdfast help policy`). "
-     "Durations:\n500 (ms), 30s, 24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
+     "Without arguments, lists all queues; with QUEUE alone, shows that queue. The actions:\n  "
+     "create   create the queue; refused if it exists\n  set      change the settings that the "
+     "options name; the others stay\n  delete   delete the queue and all its jobs\n  pause    stop "
+     "claims until `resume`, until --until, or for the time of --for\n  resume   allow claims "
+     "again\n  purge    remove the jobs that are ready or scheduled\nThe options from "
+     "--description on are the settings of the queue (`holdfast help policy`). Durations:\n500 "
+     "(ms), 30s, 24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
      COMMAND_OPTIONS(queues_options), 0, 2, client_queues},
     {"schedules", "[[create|set|delete|pause|resume|run|preview] NAME]", "show or change schedules",
      "Without arguments, lists all schedules; with NAME alone, shows that schedule. The actions:\n"
@@ -285,7 +283,7 @@ const struct command client_commands[] = {
      "  list [PREFIX]   list the keys that begin with PREFIX, in order\n"
      "A key is a text, or a JSON array of parts: '[\"user\",7]'.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(kv_options), 1, 3, client_kv},
-    {"alerts", "[[create|set|delete] NAME]", "show or change alert rules, and what they raised",
+    {"alerts", "[[create|set|delete] NAME]", "show or change alert rules",
      "Without arguments, lists all rules; with NAME alone, shows that rule. `create` creates a\n"
      "rule and needs --on; `set` changes what the options name. `delete` deletes the rule and its\n"
      "notices; on a terminal it asks, unless --yes is given.\n" EXIT_STATUS "\n",
@@ -310,26 +308,21 @@ const struct command client_commands[] = {
      "need.\n" EXIT_STATUS "\n4 no job was ready.\n",
      COMMAND_OPTIONS(claim_options), 1, COMMAND_WORDS_ANY, client_claim},
     {"work", "QUEUE... [-- COMMAND ARGUMENT...]", "run a command for every job of a queue",
-     "Claims jobs of the queues and runs COMMAND for each, or with --url sends each to an HTTP\n"
-     "address, or with --config runs the workers that a file describes. The command gets the\n"
-     "payload on standard input, and HOLDFAST_ID, HOLDFAST_QUEUE, HOLDFAST_ATTEMPT and others in\n"
-     "its environment. Its exit status says what becomes of the job:\n"
-     "  0              acked; standard output is the result\n"
-     "  65             dead, without a retry\n"
-     "  75             released with a back-off; the attempt does not count\n"
-     "  78, 126, 127   a problem of the worker: released, uncounted; five in a row end the runner\n"
-     "  others         failed, and so does a signal; the end of standard error is the error\n"
-     "--exit changes this. Replies of --url: 2xx acked, 422 dead, 429 and 503 released until\n"
-     "Retry-After, others failed.\n"
-     "\n"
-     "The first SIGTERM or SIGINT starts the stop mode (--stop); after --stop-timeout, or at the\n"
-     "second signal, the commands are terminated and their jobs released. docs/worker.md explains\n"
-     "all of it.\n"
-     "\n"
-     "Exit status: 0 stopped, or with --until-empty nothing is left, 1 five problems of the "
-     "worker\n"
-     "in a row, or the server refused a claim, 2 wrong usage, 3 the server cannot be reached, 4\n"
-     "with --once: no job was ready, 5 with --once: the job was not acked.\n",
+     "Claims jobs of the queues and runs COMMAND for each, or with --url sends each to an "
+     "HTTP\naddress, or with --config runs the workers that a file describes. The command gets "
+     "the\npayload on standard input, and HOLDFAST_ID, HOLDFAST_QUEUE, HOLDFAST_ATTEMPT and others "
+     "in\nits environment. Its exit status decides the outcome of the job:\n  0              "
+     "acked; standard output is the result\n  65             dead, without a retry\n  75           "
+     "  released with a back-off; the attempt does not count\n  78, 126, 127   a problem of the "
+     "worker: released, uncounted; five in a row end the runner\n  others         failed, and so "
+     "does a signal; the end of standard error is the error\n--exit changes this. Replies of "
+     "--url: 2xx acked, 422 dead, 429 and 503 released until\nRetry-After, others failed.\n\nThe "
+     "first SIGTERM or SIGINT starts the stop mode (--stop); after --stop-timeout, or at "
+     "the\nsecond signal, the commands are terminated and their jobs released. docs/worker.md "
+     "explains\nall of it.\n\nExit status: 0 stopped, or with --until-empty nothing is left, 1 "
+     "five problems of the worker\nin a row, or the server refused a claim, 2 wrong usage, 3 the "
+     "server cannot be reached, 4\nwith --once: no job was ready, 5 with --once: the job was not "
+     "acked.\n",
      COMMAND_OPTIONS(work_options), 0, COMMAND_WORDS_ANY, work_command},
     {"ack", "ID TOKEN [RESULT]", "acknowledge a claimed job as done",
      "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is kept with the\n"
@@ -342,7 +335,7 @@ const struct command client_commands[] = {
     {"extend", "ID TOKEN", "extend the lease of a claimed job",
      "Prints when the lease now ends.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(extend_options), 2, 2,
      client_extend},
-    {"release", "ID TOKEN", "give a claimed job back, uncounted",
+    {"release", "ID TOKEN", "release a claimed job, uncounted",
      "The attempt does not count.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(release_options), 2, 2,
      client_release},
     {"jobs", "[ID]", "list jobs, or show one",
@@ -356,13 +349,13 @@ const struct command client_commands[] = {
          EXIT_STATUS "\n",
      COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
     {"cancel", "[ID...]", "cancel jobs",
-     "Give the IDs of the jobs, or a queue with --queue and the states of its jobs with --state\n"
-     "(scheduled, ready, running). The worker of a running job is told to stop. The job is\n"
-     "cancelled when the worker gives it up, and at the latest after the queue's cancel_grace_ms;\n"
-     "it is done if the worker completes it before. With --force it is cancelled at once.\n" ASKS(
-         "--queue shows", "asks") EXIT_STATUS "\n",
+     "Give the IDs of the jobs, or a queue with --queue and the states of its jobs with "
+     "--state\n(scheduled, ready, running). The worker of a running job is told to stop. The job "
+     "is\ncancelled when the worker releases or fails it, and at the latest after the queue's "
+     "cancel_grace_ms;\nit is done if the worker completes it before. With --force it is cancelled "
+     "at once.\n" ASKS("--queue shows", "asks") EXIT_STATUS "\n",
      COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
-    {"workers", "", "show workers, what they hold and who is silent",
+    {"workers", "", "show workers and the jobs that they hold",
      "A worker stays in the list for an hour after its last request and its last "
      "lease.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(plain_options), 0, 0, client_workers},

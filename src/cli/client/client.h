@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that speak to a server over its API: their rows for the command table. */
+/* The commands that use the API of a server: their rows for the command table. */
 #pragma once
 
 #include <stddef.h>
@@ -9,9 +9,9 @@
 /* Exit status of a client command. */
 enum client_status {
     CLIENT_DONE = EXIT_DONE,
-    CLIENT_REFUSED = EXIT_FAILED, /* the server said no, and why */
+    CLIENT_REFUSED = EXIT_FAILED, /* the server refused the request */
     CLIENT_USAGE = EXIT_USAGE,
-    CLIENT_UNREACHABLE = 3, /* no server, or it answered that it cannot (5xx) */
+    CLIENT_UNREACHABLE = 3, /* the server is unreachable, or answered with 5xx */
     CLIENT_NOTHING = 4,     /* claim found no job */
 };
 

@@ -54,7 +54,7 @@ int64_t client_confirm_counts(struct client_session *s, const char *name, const 
     return sum;
 }
 
-/* The whole line, apart from spaces behind it: who adds a word has something else in mind. */
+/* Compares the whole line, apart from trailing spaces: any other text is not a confirmation. */
 static bool is_yes(char *line)
 {
     size_t len = strlen(line);
@@ -77,7 +77,7 @@ int client_confirm(const char *format, ...)
     bool answered = fgets(line, sizeof line, stdin) != NULL;
     if (!answered)
         fputc('\n', stderr);
-    bool whole = answered && strlen(line) + 1 < sizeof line; /* a longer line is cut off */
+    bool whole = answered && strlen(line) + 1 < sizeof line; /* a longer line is truncated */
     if (whole && is_yes(line))
         return CLIENT_DONE;
     return client_complain(CLIENT_REFUSED, "not confirmed; nothing was changed");

@@ -21,6 +21,6 @@ bool client_confirm_wanted(const struct client_session *s);
 /* The sum of the members of the last answer's object at `path`. Those that are not 0 are printed on
  * standard error: "NAME: 3 ready, 2 dead". */
 int64_t client_confirm_counts(struct client_session *s, const char *name, const char *path);
-/* Asks the question with " [y/N] " behind it. CLIENT_DONE for y or yes; else CLIENT_REFUSED, after
- * saying that nothing was changed. */
+/* Asks the question, followed by " [y/N] ". CLIENT_DONE for y or yes; else CLIENT_REFUSED, after
+ * printing that nothing was changed. */
 int client_confirm(const char *format, ...) __attribute__((format(printf, 1, 2)));

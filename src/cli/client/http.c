@@ -26,7 +26,7 @@ struct transfer {
     struct client *client;
     const struct client_request *request;
     struct client_reply *reply;
-    int error; /* why a callback gave up */
+    int error; /* why a callback failed */
 };
 
 /* ---- the address ------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ static bool is_loopback(const char *host)
 
 static int address_wrong(struct err_note *note, const char *server, const char *why)
 {
-    /* What stands before an @ may be a password, also where the rest cannot be read. */
+    /* The text before an @ may be a password, even if the rest cannot be parsed. */
     return err_note_set(note, -ERR_INVALID,
                         "the server address '%.200s' %s; it is written http://HOST:PORT, "
                         "https://HOST:PORT or unix:/PATH",
@@ -288,13 +288,13 @@ static bool list_add(struct curl_slist **list, const char *line)
     return longer != NULL;
 }
 
-static struct curl_slist *headers_make(const struct client_request *request)
+static struct curl_slist *headers_build(const struct client_request *request)
 {
     struct curl_slist *list = NULL;
     char type[128];
     const char *name = request->content_type ? request->content_type : "application/json";
     snprintf(type, sizeof type, "Content-Type: %s", name);
-    /* "Expect:" switches off the pause that libcurl makes before a large body. */
+    /* "Expect:" disables the pause of libcurl before a large body. */
     bool ok = list_add(&list, "Expect:");
     if (ok && request->body.len > 0)
         ok = list_add(&list, type);
@@ -365,7 +365,7 @@ static int request_set(struct transfer *t, struct curl_slist *headers, char *err
 static int perform(struct transfer *t, struct err_note *note)
 {
     char said[CURL_ERROR_SIZE] = "";
-    struct curl_slist *headers = headers_make(t->request);
+    struct curl_slist *headers = headers_build(t->request);
     int rc = headers ? request_set(t, headers, said) : -ERR_NOMEM;
     if (rc == 0) {
         CURLcode code = curl_easy_perform(t->client->curl);

@@ -6,6 +6,6 @@
 
 #include "cli/client/http.h"
 
-/* Prepares a handle for a request to this path of the server: URL, socket, protocols, proxy and the
- * time to connect. What the handle was used for before is not reset. -ERR_NOMEM. */
+/* Prepares a handle for a request to this path of the server: URL, socket, protocols, proxy and
+ * the time limit to connect. Other options of the handle are not reset. -ERR_NOMEM. */
 MUST_CHECK int client_curl_address(const struct client *c, CURL *curl, const char *path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a command's payload comes from: the word itself, standard input ("-") or a file ("@NAME").
- */
+/* The source of a command's payload: the argument itself, standard input ("-") or a file
+ * ("@NAME"). */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,8 @@
 
 #define CLIENT_INPUT_MAX ((size_t)256 << 20) /* bytes read as one payload, or one line */
 
-/* Appends what the word stands for. -ERR_IO or -ERR_TOO_BIG with a sentence, -ERR_NOMEM. */
+/* Appends the bytes that the argument stands for. -ERR_IO or -ERR_TOO_BIG with a sentence,
+ * -ERR_NOMEM. */
 MUST_CHECK int client_input_read(const char *word, struct buf *out, struct err_note *note);
 
 /* Lines one by one, without their line breaks. */
@@ -27,6 +28,6 @@ struct client_lines {
 
 MUST_CHECK int client_lines_open(struct client_lines *l, const char *word, struct err_note *note);
 void client_lines_close(struct client_lines *l);
-/* 1 and the next line, which lives until the next call; 0 behind the last; -ERR_IO, -ERR_TOO_BIG,
- * -ERR_NOMEM with a sentence. */
+/* 1 and the next line, which is valid until the next call; 0 past the last; -ERR_IO,
+ * -ERR_TOO_BIG, -ERR_NOMEM with a sentence. */
 MUST_CHECK int client_lines_next(struct client_lines *l, struct span *ret, struct err_note *note);

@@ -4,7 +4,7 @@
 
 #include "cli/client/answer.h"
 
-int client_list_print(struct client_session *s, const struct client_list *list)
+int client_list_print(struct client_session *s, const struct client_list *list, const char *prefix)
 {
     struct client_table table;
     struct client_items items;
@@ -15,6 +15,7 @@ int client_list_print(struct client_session *s, const struct client_list *list)
     do {
         client_path_add(&s->path, list->path);
         client_path_query(&s->path, "limit", "1000");
+        client_path_query(&s->path, "prefix", prefix);
         client_path_query(&s->path, "cursor", cursor);
         if ((status = client_ask(s, "GET")) != CLIENT_DONE)
             break;
@@ -24,7 +25,7 @@ int client_list_print(struct client_session *s, const struct client_list *list)
         while (client_items_next(&items, &item))
             list->row(&table, item, &s->arena);
         next = client_answer_text(client_answer(s), "next_cursor", &s->arena);
-        /* The answer it points into is about to be replaced. */
+        /* The answer that it points into is about to be replaced. */
         if (next.len > 0 && !(cursor = arena_text(&s->arena, next)))
             status = client_no_memory();
     } while (status == CLIENT_DONE && next.len > 0);

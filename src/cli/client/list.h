@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of named things, which a server gives page by page. */
+/* Lists that the server returns page by page. */
 #pragma once
 
 #include "cli/client/session.h"
@@ -12,5 +12,6 @@ struct client_list {
     void (*row)(struct client_table *t, struct span item, struct arena *arena);
 };
 
-/* All pages: as one table, or with --json a line each. Returns the exit status. */
-int client_list_print(struct client_session *s, const struct client_list *list);
+/* Prints all pages: as one table, or with --json one line for each page. `prefix` is the parameter
+ * of this name; NULL = none. Returns the exit status. */
+int client_list_print(struct client_session *s, const struct client_list *list, const char *prefix);

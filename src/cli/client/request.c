@@ -46,7 +46,7 @@ static void encode(struct client_path *p, struct span text)
 
 void client_path_encode(struct client_path *p, const char *text)
 {
-    /* "." and ".." would be taken for steps in the tree. */
+    /* "." and ".." would change the path. */
     bool dots = strcmp(text, ".") == 0 || strcmp(text, "..") == 0;
     if (*text == '\0' && p->error == 0)
         p->error = -ERR_INVALID;

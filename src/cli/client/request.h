@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making requests: paths with encoded parts, and bodies or queries out of command-line options. */
+/* Builds requests: paths with encoded parts, and bodies or queries from command-line options. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "base/json/json.h"
 #include "config/options.h"
 
-/* A path with its query, put together piece by piece; failures are kept until the end. */
+/* A path with its query, built part by part; an error is kept until the end. */
 struct client_path {
     struct buf text;
     bool query; /* the '?' is there */
@@ -19,14 +19,15 @@ struct client_path {
 void client_path_init(struct client_path *p);
 void client_path_done(struct client_path *p);
 void client_path_add(struct client_path *p, const char *text); /* as it is */
-/* As one segment; an empty one makes p->error -ERR_INVALID: it would be another path. */
+/* Adds one segment; for an empty one p->error becomes -ERR_INVALID, because it would be another
+ * path. */
 void client_path_encode(struct client_path *p, const char *text);
 /* name=value; left out when value is NULL. */
 void client_path_query(struct client_path *p, const char *name, const char *value);
 /* NUL-terminated, owned by p; NULL without memory, or with the error that p has. */
 const char *client_path_text(struct client_path *p);
 
-/* How an option's value stands in a request. */
+/* How the value of an option is written in a request. */
 enum client_field_kind {
     CLIENT_FIELD_TEXT,
     CLIENT_FIELD_NUMBER,         /* of a number, size or duration option */
@@ -45,11 +46,11 @@ struct client_field {
     enum client_field_kind kind;
 };
 
-/* The first row of the table whose option was given; NULL without one. */
+/* The first row of the table whose option was given; NULL = none. */
 const struct client_field *client_fields_given(const struct arguments *args,
                                                const struct client_field *fields, size_t count);
-/* Writes a member for each option that was given. -ERR_INVALID with a sentence in note when a value
- * cannot be understood; what was written up to then stays. */
+/* Writes a member for each option that was given. -ERR_INVALID with a sentence in note if a
+ * value is invalid; members that were written before stay. */
 MUST_CHECK int client_fields_write(const struct arguments *args, const struct client_field *fields,
                                    size_t count, struct json_writer *w, struct err_note *note);
 /* The same as query parameters: lists with commas, null as "null". */

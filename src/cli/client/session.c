@@ -107,7 +107,8 @@ static bool is_json(const struct client_session *s)
     return false;
 }
 
-/* What the words of a problem point to, so that no one has to ask again with --json. */
+/* Prints the members that the text of a problem refers to, so that no second call with --json is
+ * needed. */
 static void hints_print(const struct client_session *s)
 {
     static const char *const members[] = {"state", "legal_moves", "allowed"};
@@ -118,7 +119,7 @@ static void hints_print(const struct client_session *s)
     }
 }
 
-/* The server refused: its own words, or else the bare status. */
+/* The server refused: prints its message, or else the status. */
 static int refused(struct client_session *s)
 {
     int status = s->reply.status >= 500 ? CLIENT_UNREACHABLE : CLIENT_REFUSED;
@@ -162,7 +163,7 @@ static int outcome(struct client_session *s, bool wants_json)
     return CLIENT_DONE;
 }
 
-/* The call, behind which path and body are empty again. */
+/* Sends the request; path and body are empty afterwards. */
 static int call(struct client_session *s, struct client_request *request)
 {
     int rc = s->path.error;

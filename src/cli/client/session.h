@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every client command does around its own question: finds the server, asks, says why it was
- * refused, and turns outcomes into an exit status (enum client_status). */
+/* The common part of all client commands: finds the server, sends the request, prints a refusal,
+ * and turns outcomes into an exit status (enum client_status). */
 #pragma once
 
 #include "base/containers/arena.h"
@@ -28,19 +28,19 @@ typedef int (*client_body_fn)(struct client_session *s);
  * address that is wrong. */
 int client_run(const struct command *cmd, const struct arguments *args, client_body_fn fn);
 
-/* Sends s->path and s->body; CLIENT_DONE when the answer is 2xx. Otherwise it has said what was
- * wrong on standard error (and with --json printed the server's problem). An answer that should be
+/* Sends s->path and s->body; CLIENT_DONE if the status is 2xx. Otherwise the error has been
+ * printed on standard error (and with --json the server's problem). An answer that should be
  * JSON and is not counts as unreachable. */
 int client_ask(struct client_session *s, const char *method);
-/* The same with more said about the request; path and body are filled in. */
+/* The same with more options of the request; path and body are filled in. */
 int client_ask_with(struct client_session *s, struct client_request request);
-/* What the status of s->reply means; says so when it is not 2xx. */
+/* The exit status for the status of s->reply; prints the error if it is not 2xx. */
 int client_outcome(struct client_session *s);
-/* Options that select: CLIENT_USAGE, with a sentence, when one was given without a value. An empty
- * variable of a script must not turn a selection into everything. */
+/* For options that select: CLIENT_USAGE, with a message, if one was given without a value. An
+ * empty variable of a script must not select everything. */
 int client_filters_check(const struct arguments *args, const char *const *names, size_t count);
-/* Begins s->body as a JSON object; client_body_end closes it. Returns CLIENT_DONE or, when an
- * option's value was wrong, CLIENT_USAGE after saying so. */
+/* Begins s->body as a JSON object; client_body_end closes it. Returns CLIENT_DONE or, if the
+ * value of an option is invalid, CLIENT_USAGE after a message. */
 void client_body_begin(struct client_session *s);
 int client_body_fields(struct client_session *s, const struct client_field *fields, size_t count);
 int client_body_end(struct client_session *s);
@@ -49,11 +49,11 @@ int client_body_end(struct client_session *s);
 struct span client_answer(const struct client_session *s);
 /* Prints the last answer as one line on standard output; CLIENT_DONE. */
 int client_print_json(struct client_session *s);
-/* The same, or without --json its members, a line each. */
+/* The same, or without --json its members, one per line. */
 int client_print_answer(struct client_session *s);
 /* Prints a table and ends it; CLIENT_DONE. */
 int client_print_table(struct client_table *t);
-/* Prints text with everything escaped that could steer a terminal. */
+/* Prints text with all characters escaped that could control a terminal. */
 void client_print_text(FILE *out, struct span text, size_t width);
 /* "holdfast: sentence" on standard error; returns status. */
 int client_complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

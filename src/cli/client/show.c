@@ -10,7 +10,7 @@
 #define PAYLOAD_COLUMNS 200 /* of the view of one job; --json has it whole */
 #define NAME_COLUMNS 24
 
-/* Shortened before it is escaped, so that a payload of megabytes is not worked through. */
+/* Truncated before it is escaped, so that a payload of megabytes is not processed. */
 static struct span head_of(struct span text)
 {
     size_t most = (size_t)PAYLOAD_COLUMNS * 8 + 1;

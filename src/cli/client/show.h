@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the things of the API look to a person: jobs, spans of time, the members of an object. */
+/* How objects of the API are shown to users: jobs, durations, the members of an object. */
 #pragma once
 
 #include <stdint.h>
@@ -9,8 +9,8 @@
 #include "base/span.h"
 #include "cli/client/table.h"
 
-/* Adds what the job carries to the table, in short: JSON and text as they are, bytes as "base64:…".
- */
+/* Adds the payload of the job to the table, shortened: JSON and text unchanged, bytes as
+ * "base64:…". */
 void client_show_payload(struct client_table *t, struct span job, struct arena *arena);
 /* "450 ms", "12.3 s", "5m 10s", "3h 20m", "2d 4h"; "-" when negative. */
 #define CLIENT_SPAN_BYTES 32

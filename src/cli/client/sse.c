@@ -49,7 +49,7 @@ static int field_set(struct client_sse *s, struct span name, struct span value)
     if (span_equal(name, SPAN_LITERAL("id")))
         return value.len > 0 && memchr(value.at, '\0', value.len) ? 0 : value_set(&s->id, value);
     if (!span_equal(name, SPAN_LITERAL("data")))
-        return 0; /* retry, comments (an empty name), what later versions add */
+        return 0; /* retry, comments (an empty name), and fields of later versions */
     if (s->data.len + value.len > CLIENT_SSE_EVENT_MAX)
         return -ERR_TOO_BIG;
     int rc = s->has_data ? buf_append(&s->data, "\n", 1) : 0;

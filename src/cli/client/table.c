@@ -10,7 +10,7 @@
 #include "cli/client/text.h"
 
 #define GAP 2         /* spaces between columns */
-#define LAST_LEAST 12 /* the last column is never cut below this */
+#define LAST_LEAST 12 /* the last column is never shortened below this */
 #define COLUMNS_MOST 16
 
 static bool terminal_has_colour(void)
@@ -94,7 +94,7 @@ static void widths_find(const struct client_table *t, size_t widths[COLUMNS_MOST
     }
 }
 
-/* On a narrow screen the last column gives way. */
+/* On a narrow screen the last column is shortened. */
 static void last_column_cut(const struct client_table *t, size_t columns,
                             size_t widths[COLUMNS_MOST])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aligned tables for people: a row of titles, then the rows, each column as wide as it must be. */
+/* Aligned tables for users: a row of titles, then the rows, each column as wide as needed. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,17 +9,17 @@
 #include "base/buf.h"
 #include "base/span.h"
 
-/* What the place that is written to can show. */
+/* The capabilities of the output. */
 struct client_screen {
     bool terminal;
-    bool colour;      /* a terminal that does colours, and NO_COLOR is not set */
-    unsigned columns; /* 0: no bound, as in a file or a pipe */
+    bool colour;      /* a terminal with colours, and NO_COLOR is not set */
+    unsigned columns; /* 0: no limit, as in a file or a pipe */
 };
 
 struct client_column {
     const char *title;
     bool right;    /* figures */
-    uint16_t most; /* columns at most, longer texts are cut; 0: no bound */
+    uint16_t most; /* maximum width, longer texts are truncated; 0: no limit */
 };
 
 struct client_cell {
@@ -42,7 +42,7 @@ void client_table_done(struct client_table *t);
 void client_table_add(struct client_table *t, struct span text);
 void client_table_addf(struct client_table *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Writes titles and rows. On a terminal the last column is cut to what fits. A last row that is not
- * whole is left out. Returns 0 or the first failure (-ERR_NOMEM). */
+/* Writes titles and rows. On a terminal the last column is truncated to fit. An incomplete last
+ * row is left out. Returns 0 or the first error (-ERR_NOMEM). */
 MUST_CHECK int client_table_print(const struct client_table *t, FILE *out,
                                   const struct client_screen *screen);

@@ -105,11 +105,11 @@ size_t client_text_width(struct span text)
     return width;
 }
 
-/* True when what is left takes no more than `width` columns; looks no further than needed. */
+/* true if the rest takes at most `width` columns; reads no further than needed. */
 static bool fits(struct span rest, size_t width)
 {
     size_t bytes_max = width > SIZE_MAX / 8 ? SIZE_MAX : width * 8;
-    if (rest.len > bytes_max) /* a pile of combining marks is not let through, either */
+    if (rest.len > bytes_max) /* many combining marks in a row are escaped as well */
         return false;
     size_t used = 0;
     for (size_t at = 0; at < rest.len && used <= width;) {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at GET /v1/server on a connection of its own while another request is under way, for a
- * progress bar. If anything goes wrong with it, there is no bar. */
+/* Polls GET /v1/server on a separate connection while another request is under way, for a
+ * progress bar. If this fails, no bar is shown. */
 #pragma once
 
 #include "cli/client/session.h"
 
 struct client_watch {
-    struct client *client; /* NULL: does not look */
+    struct client *client; /* NULL: does not poll */
     struct client_reply reply;
     uint64_t looked_ns;
 };
 
-/* Of the session's server; looks only when `wanted`. */
+/* Polls the server of the session, only if `wanted`. */
 void client_watch_open(struct client_watch *w, const struct client_session *s, bool wanted);
 void client_watch_close(struct client_watch *w);
-/* Twice a second at most: asks, and says whether there is an answer to be read. Blocks for a moment
- * only, since the server answers this one at once. */
+/* Polls at most twice a second, and returns whether there is an answer to be read. It blocks
+ * only briefly, because the server answers this request at once. */
 bool client_watch_due(struct client_watch *w);
-/* A number of the answer, 0 when it is not there. */
+/* A number in the answer; 0 if absent. */
 int64_t client_watch_int(const struct client_watch *w, const char *path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast alerts: the rules, one rule, its creation, its changes and its end. */
+/* holdfast alerts: list, show, create, change and delete alert rules. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -32,13 +32,13 @@ static int list(struct client_session *s)
 {
     static const struct client_list alerts = {"/v1/alerts", "alerts", list_columns,
                                               CLIENT_COUNT(list_columns), list_row};
-    return client_list_print(s, &alerts);
+    return client_list_print(s, &alerts, NULL);
 }
 
 static const struct client_column raised_columns[] = {
     {"RAISED FOR", false, 60}, {"SINCE", false, 0}, {"VALUE", true, 0}, {"LIMIT", true, 0}};
 
-/* The conditions that hold now, if there are any. */
+/* Prints the conditions that are true now, if any. */
 static int raised_show(struct client_session *s)
 {
     struct client_table table;
@@ -79,7 +79,7 @@ static int one(struct client_session *s, const char *method, const char *name)
     return raised_show(s);
 }
 
-/* One rule is named: a script needs no --yes. */
+/* One rule is named, so a script needs no --yes. */
 static int delete (struct client_session *s, const char *name)
 {
     char pending[CLIENT_COUNT_BYTES], dead[CLIENT_COUNT_BYTES];
@@ -146,7 +146,8 @@ static int rule_body(struct client_session *s)
 static int rule_put(struct client_session *s, const char *name, bool creates)
 {
     if (creates && !arguments_has(s->args, "on"))
-        return client_complain(CLIENT_USAGE, "`alerts create` needs --on: what the rule is about");
+        return client_complain(CLIENT_USAGE,
+                               "`alerts create` needs --on: the event or condition of the rule");
     int status = rule_body(s);
     if (status != CLIENT_DONE)
         return status;
@@ -155,12 +156,7 @@ static int rule_put(struct client_session *s, const char *name, bool creates)
     status = client_ask_with(
         s, (struct client_request){.method = creates ? "PUT" : "PATCH",
                                    .headers = {creates ? "If-None-Match: *" : NULL}});
-    if (status != CLIENT_DONE)
-        return status;
-    if (s->json)
-        return client_print_json(s);
-    client_show_object(stdout, client_answer(s), &s->arena);
-    return CLIENT_DONE;
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static int alerts(struct client_session *s)
@@ -175,16 +171,14 @@ static int alerts(struct client_session *s)
     if (s->args->word_count == 0)
         return list(s);
     if (removes && s->args->word_count == 1)
-        return client_complain(CLIENT_USAGE,
-                               "`alerts delete` needs the name of an alert behind it");
+        return client_complain(CLIENT_USAGE, "`alerts delete` needs the name of an alert after it");
     if (s->args->word_count == 1)
         return one(s, "GET", s->args->words[0]);
     if (removes)
         return delete (s, s->args->words[1]);
-    return client_complain(
-        CLIENT_USAGE,
-        "'%s' is nothing that can be done to an alert; it must be create, set or delete",
-        s->args->words[0]);
+    return client_complain(CLIENT_USAGE,
+                           "'%s' is not an action on an alert; it must be create, set or delete",
+                           s->args->words[0]);
 }
 
 int client_alerts(const struct command *cmd, const struct arguments *args)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* holdfast backup: the server's store as DIR/holdfast.db.
  *
- * It is received as DIR/holdfast.db.part, synced and checked, and only then gets its name: whatever
- * has that name is whole. */
+ * It is received as DIR/holdfast.db.part, synced and checked, and only then renamed: a file with
+ * the final name is complete. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ struct backup {
     const char *dir;
     const char *part, *path; /* in the session's arena */
     int dir_fd, fd;          /* -1: not open */
-    bool made;               /* the directory is ours */
+    bool made;               /* the directory was created by this command */
     bool interrupted;
     int error; /* errno of a failed write */
     uint64_t bytes, total;
@@ -71,7 +71,7 @@ static int directory_take(struct backup *b)
 {
     b->made = mkdir(b->dir, 0700) == 0;
     if (!b->made && errno != EEXIST)
-        return cannot(CLIENT_USAGE, "make the directory", b->dir);
+        return cannot(CLIENT_USAGE, "create the directory", b->dir);
     b->dir_fd = open(b->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (b->dir_fd < 0)
         return cannot(CLIENT_USAGE, "open the directory", b->dir);
@@ -127,7 +127,7 @@ static int body_cb(void *ctx, struct span piece)
     return 0;
 }
 
-/* Until the first byte comes, the server is making its copy. */
+/* Until the first byte arrives, the server creates its copy. */
 static bool stop_cb(void *ctx)
 {
     struct backup *b = ctx;
@@ -166,7 +166,7 @@ static int keep(struct backup *b, struct dbfile_contents *ret)
     if (fsync(b->fd) != 0)
         return cannot(CLIENT_REFUSED, "sync", b->part);
     if (dbfile_verify(b->part, ret, &note) != 0)
-        return client_complain(CLIENT_REFUSED, "what the server sent is no good backup: %s",
+        return client_complain(CLIENT_REFUSED, "the data from the server is not a good backup: %s",
                                note.text);
     if (rename(b->part, b->path) != 0)
         return cannot(CLIENT_REFUSED, "rename", b->part);
@@ -176,10 +176,10 @@ static int keep(struct backup *b, struct dbfile_contents *ret)
     int rc = parent >= 0 ? fsync(parent) : 0;
     if (parent >= 0)
         close(parent);
-    return rc != 0 ? cannot(CLIENT_REFUSED, "sync the directory above", b->dir) : CLIENT_DONE;
+    return rc != 0 ? cannot(CLIENT_REFUSED, "sync the parent directory", b->dir) : CLIENT_DONE;
 }
 
-static int say_json(const struct backup *b, const struct dbfile_contents *c, uint64_t ms)
+static int print_json(const struct backup *b, const struct dbfile_contents *c, uint64_t ms)
 {
     const struct {
         const char *name;
@@ -208,11 +208,11 @@ static int say_json(const struct backup *b, const struct dbfile_contents *c, uin
     return rc < 0 ? client_no_memory() : CLIENT_DONE;
 }
 
-static int say(const struct backup *b, const struct dbfile_contents *c)
+static int print_summary(const struct backup *b, const struct dbfile_contents *c)
 {
     uint64_t ns = clock_ns() - b->began_ns;
     if (b->s->json)
-        return say_json(b, c, ns / 1000000);
+        return print_json(b, c, ns / 1000000);
     printf("%s: %" PRIu64 " job%s in %" PRIu64 " queue%s, %.1f MiB, %.1f s; checked\n", b->path,
            c->jobs, c->jobs == 1 ? "" : "s", c->queues, c->queues == 1 ? "" : "s",
            (double)c->bytes / (1 << 20), (double)ns / 1e9);
@@ -230,7 +230,7 @@ static int backup(struct client_session *s)
     if (status == CLIENT_DONE)
         status = keep(&b, &contents);
     if (status == CLIENT_DONE)
-        status = say(&b, &contents);
+        status = print_summary(&b, &contents);
     else
         directory_give_up(&b);
     if (b.fd >= 0)

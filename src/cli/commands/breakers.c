@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast breakers: the circuit breakers, one of them, its settings, and its end. */
+/* holdfast breakers: list, show, configure and delete circuit breakers. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ static int list(struct client_session *s)
 {
     static const struct client_list breakers = {"/v1/breakers", "breakers", list_columns,
                                                 CLIENT_COUNT(list_columns), list_row};
-    return client_list_print(s, &breakers);
+    return client_list_print(s, &breakers, NULL);
 }
 
 static int one(struct client_session *s, const char *method, const char *name)
@@ -45,12 +45,7 @@ static int one(struct client_session *s, const char *method, const char *name)
     client_path_add(&s->path, "/v1/breakers/");
     client_path_encode(&s->path, name);
     int status = client_ask(s, method);
-    if (status != CLIENT_DONE)
-        return status;
-    if (s->json)
-        return client_print_json(s);
-    client_show_object(stdout, client_answer(s), &s->arena);
-    return CLIENT_DONE;
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static int set(struct client_session *s, const char *name)
@@ -62,7 +57,7 @@ static int set(struct client_session *s, const char *name)
     return status == CLIENT_DONE ? one(s, "PUT", name) : status;
 }
 
-/* One breaker is named: a script needs no --yes. */
+/* One breaker is named, so a script needs no --yes. */
 static int delete (struct client_session *s, const char *name)
 {
     int status = client_confirm_wanted(s)
@@ -71,7 +66,7 @@ static int delete (struct client_session *s, const char *name)
     return status == CLIENT_DONE ? one(s, "DELETE", name) : status;
 }
 
-/* An option that goes with another action is an error, not ignored. */
+/* An option that belongs to another action is an error, not ignored. */
 static int options_check(const struct arguments *args, const char *action)
 {
     if (arguments_has(args, "yes") && strcmp(action, "delete") != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast compact: the room of removed jobs back to the file system. */
+/* holdfast compact: returns the space of removed jobs to the file system. */
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
 #include "cli/client/interrupt.h"
@@ -12,7 +12,7 @@
 struct compact {
     struct progress bar;
     struct client_watch watch;
-    int64_t most; /* pages that were left when there were most */
+    int64_t most; /* the largest number of pages left so far */
     bool interrupted;
 };
 
@@ -41,7 +41,8 @@ static int compact(struct client_session *s)
     client_watch_close(&c.watch);
     progress_end(&c.bar);
     if (c.interrupted)
-        return client_complain(CLIENT_REFUSED, "interrupted; what was done so far stays done");
+        return client_complain(CLIENT_REFUSED,
+                               "interrupted; the space that was freed so far stays free");
     if (status != CLIENT_DONE)
         return status;
     if (s->json)

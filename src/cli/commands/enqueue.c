@@ -12,8 +12,8 @@
 #include "cli/client/session.h"
 #include "cli/client/text.h"
 
-#define BATCH_JOBS 1000               /* what the server takes at once */
-#define BATCH_BYTES ((size_t)1 << 20) /* one job alone may be longer */
+#define BATCH_JOBS 1000               /* the maximum of the server */
+#define BATCH_BYTES ((size_t)1 << 20) /* a single job may be longer */
 #define PROBLEMS_SHOWN 20
 
 static const struct client_field job_fields[] = {
@@ -38,11 +38,11 @@ static void jobs_path(struct client_session *s)
 }
 
 #define KEY_HEADER_MAX 1024
-#define KEY_MAX ((size_t)200) /* what the server takes */
+#define KEY_MAX ((size_t)200) /* the maximum of the server */
 #define PART_MAX ((size_t)20) /* "/" and the number of a batch */
 
-/* "Idempotency-Key: KEY", with "/part" behind it when part is not 0; NULL without --key. Line
- * breaks never get this far: such a key is refused before. */
+/* "Idempotency-Key: KEY", followed by "/part" if part is not 0; NULL without --key. A key with
+ * line breaks has been refused before. */
 static const char *key_header(struct client_session *s, uint64_t part, char out[KEY_HEADER_MAX])
 {
     const char *key = arguments_text(s->args, "key", NULL);
@@ -66,7 +66,7 @@ static int key_check(struct client_session *s)
         return CLIENT_DONE;
     return client_complain(CLIENT_USAGE,
                            "--key must be 1 to %zu bytes without control characters%s", max,
-                           max < KEY_MAX ? "; each batch puts its number behind it" : "");
+                           max < KEY_MAX ? "; the number of each batch is appended to it" : "");
 }
 
 /* ---- one job ----------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ struct many {
     struct client_session *s;
     struct client_lines lines;
     uint64_t created, existing, refused;
-    uint64_t *numbers; /* the line of each job in the batch */
+    uint64_t *numbers; /* line number of each job in the batch */
     size_t jobs;       /* in the batch */
     uint64_t batches;
     bool progress; /* standard error is a terminal */
@@ -181,8 +181,9 @@ static void outcomes_count(struct many *m)
         else
             m->existing++;
     }
-    for (; index < m->jobs; index++) /* an answer must have an outcome for each */
-        job_refused(m, index, SPAN_LITERAL("{\"detail\":\"the server said nothing about it\"}"));
+    for (; index < m->jobs; index++) /* an answer must have an outcome for each job */
+        job_refused(m, index,
+                    SPAN_LITERAL("{\"detail\":\"the server returned no outcome for it\"}"));
 }
 
 static void progress_show(const struct many *m)
@@ -226,7 +227,7 @@ static bool is_blank(struct span line)
     return true;
 }
 
-/* Adds the line to the batch, which is sent first when the line has no room in it. */
+/* Adds the line to the batch, which is sent first if it has no room for the line. */
 static int line_add(struct many *m, struct span line)
 {
     struct buf *body = &m->s->body;
@@ -279,10 +280,10 @@ static int many(struct client_session *s)
     const struct client_field *f =
         client_fields_given(s->args, job_fields, CLIENT_COUNT(job_fields));
     if (f)
-        return client_complain(CLIENT_USAGE,
-                               "with --ndjson the lines say what --%s would: "
-                               "{\"payload\":…,\"%s\":…}",
-                               option_name(&(struct option){.name = f->option}, name), f->member);
+        return client_complain(
+            CLIENT_USAGE,
+            "with --ndjson the lines contain what --%s would set: {\"payload\":…,\"%s\":…}",
+            option_name(&(struct option){.name = f->option}, name), f->member);
     struct many m = {.s = s, .progress = isatty(STDERR_FILENO)};
     m.numbers = mem_array(BATCH_JOBS, sizeof *m.numbers);
     int status = m.numbers ? many_run(&m) : client_no_memory();

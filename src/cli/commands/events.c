@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast events: follows the stream of events and takes up a lost connection where it ended. */
+/* holdfast events: follows the stream of events and resumes it after a lost connection. */
 #include <string.h>
 
 #include "cli/client/answer.h"
@@ -15,8 +15,8 @@
 struct follow {
     struct client_session *s;
     struct client_sse sse;
-    bool came;    /* something came over this connection */
-    bool printed; /* output is to be flushed */
+    bool came;    /* something was received over this connection */
+    bool printed; /* the output must be flushed */
     int error;
 };
 
@@ -34,7 +34,7 @@ static int event_cb(void *ctx, const struct client_sse_event *event)
     static const char *const fields[] = {"queue", "job.id", "job.state", "job.reason"};
     struct follow *f = ctx;
     if (json_check(event->data, NULL, NULL) < 0)
-        return 0; /* of a kind that a later server may send */
+        return 0; /* an event of a newer server */
     if (span_equal(event->event, SPAN_LITERAL("gap")))
         client_complain(CLIENT_DONE, "events were missed here");
     f->printed = true;
@@ -72,7 +72,8 @@ static bool stop_cb(void *ctx)
     return client_interrupt_pending();
 }
 
-/* -ERR_IO: the connection ended; -ERR_CLOSED: we ended it; 0: an answer other than a stream. */
+/* -ERR_IO: the connection ended; -ERR_CLOSED: this command ended it; 0: the answer is not a
+ * stream. */
 static int connection(struct follow *f)
 {
     struct client_session *s = f->s;
@@ -104,7 +105,7 @@ static int connection(struct follow *f)
     return rc;
 }
 
-/* What is final; -1 when another try may help. */
+/* The exit status of a final error; -1 if a retry may help. */
 static int connection_status(struct follow *f, int rc)
 {
     if (client_interrupt_pending())

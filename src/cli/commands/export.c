@@ -2,8 +2,8 @@
 /* holdfast export: the queues and jobs of a running server, page by page, or (--data, see
  * export_store.c) of a store that no server uses.
  *
- * Pages follow the sequence of jobs, which never changes: none comes twice, none is passed over
- * that was in one of the states when its page was read. */
+ * Pages follow the sequence of jobs, which never changes: no job is exported twice, and every
+ * job is exported that was in one of the states when its page was read. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 #define PAGE_ITEMS "500"
 #define STATES_USUAL "scheduled,ready,running,dead"
-#define DAMAGE_TOLD 20 /* lines that are named */
+#define DAMAGE_TOLD 20 /* damaged lines that are named */
 
 static int cannot(const struct err_note *note)
 {
@@ -25,16 +25,16 @@ static int cannot(const struct err_note *note)
 
 /* ---- damage ---- */
 
-/* Whether the line just written is damaged and shall be named. Lines stay in the file: who the job
- * was is worth knowing. */
-static bool damage_told(const struct export_file *f, uint64_t before)
+/* Whether the line just written is damaged and must be named. Such lines stay in the file: they
+ * show which job it was. */
+static bool damage_printed(const struct export_file *f, uint64_t before)
 {
     if (f->damaged > before && before == DAMAGE_TOLD)
         client_complain(CLIENT_REFUSED, "more lines are damaged; these are only counted");
     return f->damaged > before && before < DAMAGE_TOLD;
 }
 
-static void job_tell(struct client_session *s, struct span job)
+static void job_print(struct client_session *s, struct span job)
 {
     struct client_items items;
     struct span item, id = client_answer_text(job, "id", &s->arena);
@@ -45,17 +45,16 @@ static void job_tell(struct client_session *s, struct span job)
         len += (size_t)snprintf(parts + len, sizeof parts - len, "%s%.*s", len ? ", " : "",
                                 (int)item.len - 2, item.at + 1);
     client_complain(CLIENT_REFUSED,
-                    "job %.*s is damaged: the server cannot read this of it as it was written: %s",
+                    "job %.*s is damaged: the server cannot read these parts of it: %s",
                     (int)id.len, id.at, parts);
 }
 
-static void key_tell(struct client_session *s, struct span view)
+static void key_print(struct client_session *s, struct span view)
 {
     (void)s;
     struct span key = {NULL, 0};
     (void)client_answer_find(view, "key", &key);
-    client_complain(CLIENT_REFUSED,
-                    "key %.*s is damaged: the server cannot read its value as it was written",
+    client_complain(CLIENT_REFUSED, "key %.*s is damaged: the server cannot read its value",
                     (int)key.len, key.at);
 }
 
@@ -64,7 +63,8 @@ static void key_tell(struct client_session *s, struct span view)
 struct export_list {
     const char *path, *items;
     int (*item)(struct export_file *f, struct span item, struct err_note *note);
-    void (*tell)(struct client_session *s, struct span item); /* of a damaged one; NULL = never */
+    void (*tell)(struct client_session *s,
+                 struct span item); /* names a damaged item; NULL = never */
 };
 
 static int item_named(struct client_session *s, struct export_file *f,
@@ -73,7 +73,7 @@ static int item_named(struct client_session *s, struct export_file *f,
     uint64_t before = f->damaged;
     if (list->item(f, item, &s->note) < 0)
         return cannot(&s->note);
-    if (damage_told(f, before) && list->tell)
+    if (damage_printed(f, before) && list->tell)
         list->tell(s, item);
     return CLIENT_DONE;
 }
@@ -100,15 +100,17 @@ static bool next_of(struct client_session *s, char *into, size_t room)
     return true;
 }
 
-/* queue, states: NULL = all, and for lists of jobs only. */
+/* queue and states are for lists of jobs only; NULL = all. */
 static int list_write(struct client_session *s, struct export_file *f,
                       const struct export_list *list, const char *queue, const char *states)
 {
+    const char *reports = list->item == export_job ? "true" : NULL;
     char cursor[2 * LIMIT_KV_KEY_BYTES + 2] = "";
     bool more = true;
     while (more) {
         client_path_add(&s->path, list->path);
         client_path_query(&s->path, "limit", PAGE_ITEMS);
+        client_path_query(&s->path, "reports", reports);
         client_path_query(&s->path, "state", states);
         client_path_query(&s->path, "queue", queue);
         client_path_query(&s->path, "cursor", *cursor ? cursor : NULL);
@@ -124,8 +126,8 @@ static int list_write(struct client_session *s, struct export_file *f,
 }
 
 static const struct export_list queues = {"/v1/queues", "queues", export_queue, NULL};
-static const struct export_list keys = {"/v1/kv", "keys", export_key, key_tell};
-static const struct export_list jobs = {"/v1/jobs", "jobs", export_job, job_tell};
+static const struct export_list keys = {"/v1/kv", "keys", export_key, key_print};
+static const struct export_list jobs = {"/v1/jobs", "jobs", export_job, job_print};
 static const struct export_list schedules = {"/v1/schedules", "schedules", export_schedule, NULL};
 static const struct export_list alerts = {"/v1/alerts", "alerts", export_alert, NULL};
 
@@ -164,7 +166,7 @@ static int write_all(struct client_session *s, struct export_file *f)
         return cannot(&s->note);
     const char *states =
         arguments_has(s->args, "all") ? NULL : arguments_text(s->args, "state", STATES_USUAL);
-    /* Keys, schedules and rules belong to no queue: they are in an export of everything. */
+    /* Keys, schedules and rules have no queue: they are only in an export of everything. */
     bool everything = !arguments_has(s->args, "queue");
     int status = everything ? list_write(s, f, &queues, NULL, NULL) : queues_named(s, f);
     if (status == CLIENT_DONE && everything)
@@ -180,7 +182,7 @@ static int write_all(struct client_session *s, struct export_file *f)
     return status;
 }
 
-/* The status is that of an export of a damaged store, so that scripts need to know only one. */
+/* The same status as for the export of a damaged store, so that scripts need only one. */
 static int verdict(const struct export_file *f)
 {
     if (f->name || f->damaged > 0)
@@ -213,8 +215,9 @@ int client_export(const struct command *cmd, const struct arguments *args)
     if (arguments_has(args, "all") && arguments_has(args, "state"))
         return client_complain(CLIENT_USAGE, "--all and --state exclude each other");
     if (arguments_has(args, "data") && arguments_has(args, "server"))
-        return client_complain(CLIENT_USAGE, "--data reads a store that no server uses; it goes "
-                                             "without --server");
+        return client_complain(
+            CLIENT_USAGE,
+            "--data reads a store that no server uses; it cannot be combined with --server");
     static const char *const filters[] = {"queue", "state"};
     int status = client_filters_check(args, filters, CLIENT_COUNT(filters));
     if (status != CLIENT_DONE)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast import: an export's queues and jobs into a running server.
+/* holdfast import: imports the queues and jobs of an export into a running server.
  *
  * Queues are created as their lines are read; jobs are sent in batches to POST /v1/import, which
- * accepts each old id once, so that the same file can be sent again after an interruption. A line
- * that is invalid or refused is named by its number, and the import continues. */
+ * accepts each old id once, so that the same file can be sent again after an interruption. A
+ * line that is invalid or refused is named by its number, and the import continues. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ struct import_line {
 
 struct import {
     struct client_session *s;
-    const char *unit; /* what the numbers in messages count */
+    const char *unit; /* the unit of the numbers in messages */
     struct client_lines lines;
     struct buf batch;
     struct import_line *jobs; /* in the batch */
@@ -42,11 +42,11 @@ struct import {
     struct web_types types;                        /* --nomarr */
     uint64_t made, changed, kept;                  /* queues */
     uint64_t imported, existing, skipped, refused; /* jobs; refused: lines of any kind */
-    bool ended;                                    /* the last line has come */
+    bool ended;                                    /* the last line has been read */
     bool progress;
 };
 
-/* A line that is not taken. */
+/* Reports a line that is not imported. */
 static void refuse(struct import *im, uint64_t number, struct span why)
 {
     if (im->refused++ < PROBLEMS_SHOWN)
@@ -58,7 +58,7 @@ static void refuse(struct import *im, uint64_t number, struct span why)
 
 /* ---- jobs ---- */
 
-static struct span problem_words(struct import *im, struct span problem)
+static struct span problem_text(struct import *im, struct span problem)
 {
     struct arena *arena = &im->s->arena;
     struct span code = client_answer_text(problem, "code", arena);
@@ -75,14 +75,15 @@ static void outcomes_count(struct import *im, size_t first, size_t count)
     client_items_of(&items, client_answer(im->s), "jobs");
     for (; client_items_next(&items, &item) && i < count; i++) {
         if (client_answer_find(item, "error", &error))
-            refuse(im, im->jobs[first + i].number, problem_words(im, error));
+            refuse(im, im->jobs[first + i].number, problem_text(im, error));
         else if (client_answer_true(item, "created"))
             im->imported++;
         else
             im->existing++;
     }
-    for (; i < count; i++) /* an answer must have an outcome for each */
-        refuse(im, im->jobs[first + i].number, SPAN_LITERAL("the server said nothing about it"));
+    for (; i < count; i++) /* an answer must have an outcome for each job */
+        refuse(im, im->jobs[first + i].number,
+               SPAN_LITERAL("the server returned no outcome for it"));
 }
 
 static void progress_show(const struct import *im)
@@ -99,8 +100,8 @@ static int stopped(const struct import *im, int status, uint64_t number)
                            "is not imported twice",
                            im->unit, number, im->imported + im->existing,
                            status == CLIENT_REFUSED
-                               ? "put right what was refused, then start it again"
-                               : "the same command goes on from there");
+                               ? "correct what was refused, then run the command again"
+                               : "the same command continues from there");
 }
 
 static int ask_for(struct import *im, size_t first, size_t count)
@@ -116,7 +117,7 @@ static int ask_for(struct import *im, size_t first, size_t count)
         s, (struct client_request){.method = "POST", .content_type = "application/x-ndjson"});
 }
 
-/* Too large for the server as a whole: then in halves, until it is one line that is. */
+/* The batch is too large for the server: sends its halves, down to a single line. */
 static int jobs_send(struct import *im, size_t first, size_t count)
 {
     int status = ask_for(im, first, count);
@@ -160,7 +161,7 @@ static int batch_add(struct import *im, struct span job)
     return CLIENT_DONE;
 }
 
-/* Of an export: its done jobs belong to the server that did them. */
+/* Done jobs of an export stay with the server that ran them. */
 static int job_take(struct import *im, struct span job)
 {
     struct span state = client_answer_text(job, "state", &im->s->arena);
@@ -174,7 +175,7 @@ static int job_take(struct import *im, struct span job)
 
 /* ---- queues ---- */
 
-/* The policy's members and what stands beside it, as PUT wants them. */
+/* The members of the policy and of the queue, as PUT takes them. */
 static int queue_body(struct client_session *s, struct span queue)
 {
     static const char *const beside[] = {"description", "owner", "attributes"};
@@ -206,7 +207,7 @@ static int queue_ask(struct client_session *s, const char *name, const char *ver
     return client_ask_with(s, request);
 }
 
-/* A queue that stood still over there must not hand out its jobs here. */
+/* A queue that was paused in the export must not run its jobs here. */
 static int queue_pause(struct client_session *s, const char *name, struct span queue)
 {
     struct span until;
@@ -227,7 +228,7 @@ static int queue_put(struct import *im, const char *name, struct span queue)
 {
     struct client_session *s = im->s;
     bool there = false;
-    int status = import_look(s, "/v1/queues/", name, &there);
+    int status = import_find(s, "/v1/queues/", name, &there);
     if (status != CLIENT_DONE)
         return status;
     if (there && !arguments_has(s->args, "update_queues")) {
@@ -248,7 +249,7 @@ static int queue_put(struct import *im, const char *name, struct span queue)
     return there ? CLIENT_DONE : queue_pause(s, name, queue);
 }
 
-/* Without its queue a job would live by other rules: here the import ends. */
+/* Without its queue, a job would get another policy, so the import ends. */
 static int queue_take(struct import *im, struct span queue)
 {
     struct span name = client_answer_text(queue, "name", &im->s->arena);
@@ -282,8 +283,8 @@ static int schedule_body(struct client_session *s, struct span schedule)
     return client_body_end(s);
 }
 
-/* One that is there stays as it is. The jobs before it are sent first: what it makes may depend on
- * them. */
+/* An existing schedule stays unchanged. The jobs before it are sent first, because its jobs may
+ * depend on them. */
 static int schedule_take(struct import *im, struct span schedule)
 {
     struct client_session *s = im->s;
@@ -294,7 +295,7 @@ static int schedule_take(struct import *im, struct span schedule)
     if (status == CLIENT_DONE && !name)
         status = client_no_memory();
     if (status == CLIENT_DONE)
-        status = import_look(s, "/v1/schedules/", name, &there);
+        status = import_find(s, "/v1/schedules/", name, &there);
     if (status == CLIENT_DONE && !there)
         status = schedule_body(s, schedule);
     if (status == CLIENT_DONE && !there) {
@@ -312,7 +313,7 @@ static int schedule_take(struct import *im, struct span schedule)
 
 /* ---- alert rules ---- */
 
-/* A rule that is refused is a line that is; without it the rest still holds. */
+/* A rule that is refused counts as a refused line; the import continues. */
 static int alert_take(struct import *im, struct span alert)
 {
     int status = batch_flush(im);
@@ -320,7 +321,8 @@ static int alert_take(struct import *im, struct span alert)
         status = import_alert(&im->alerts, alert);
     if (status != CLIENT_REFUSED)
         return status == CLIENT_DONE ? status : stopped(im, status, im->lines.number);
-    refuse(im, im->lines.number, SPAN_LITERAL("the alert rule is not taken, as said above"));
+    refuse(im, im->lines.number,
+           SPAN_LITERAL("the alert rule is not imported; see the message above"));
     return CLIENT_DONE;
 }
 
@@ -337,7 +339,7 @@ static int key_take(struct import *im, struct span key)
     return status == CLIENT_DONE ? status : stopped(im, status, im->lines.number);
 }
 
-/* Keys come before the jobs that may look for them. */
+/* Keys are imported before the jobs that may read them. */
 static int keys_flush(struct import *im)
 {
     int status = im->keys.count > 0 ? import_keys_flush(&im->keys) : CLIENT_DONE;
@@ -360,7 +362,7 @@ static int first_take(struct import *im, struct span line)
     return CLIENT_DONE;
 }
 
-/* The numbers must be those of the lines that came. */
+/* Compares the counts of the last line with the lines that were read. */
 static int end_take(struct import *im, struct span end)
 {
     int64_t queues = client_answer_int(end, "queues", -1),
@@ -413,7 +415,7 @@ static int line_check(struct import *im, struct span line)
     char why[160];
     bool first = im->lines.number == 1;
     if (im->ended) {
-        refuse(im, im->lines.number, SPAN_LITERAL("it comes behind the line that ends the export"));
+        refuse(im, im->lines.number, SPAN_LITERAL("it follows the line that ends the export"));
         return CLIENT_DONE;
     }
     if (json_check_deep(line, &error, &at) == 0)
@@ -508,7 +510,7 @@ static int nomarr_row_type(void *ctx, uint64_t number, struct span type)
     return CLIENT_DONE;
 }
 
-/* The types of all rows are known by now. */
+/* The types of all rows are known at this point. */
 static int nomarr_queue(void *ctx, struct span queue)
 {
     struct import *im = ctx;
@@ -584,7 +586,6 @@ static int import(struct client_session *s)
 int client_import(const struct command *cmd, const struct arguments *args)
 {
     if (arguments_has(args, "nomarr") && args->word_count > 0)
-        return client_complain(CLIENT_USAGE, "--nomarr names the file to read; it goes without "
-                                             "another one");
+        return client_complain(CLIENT_USAGE, "--nomarr names the file to read; give no other file");
     return client_run(cmd, args, import);
 }

@@ -59,7 +59,7 @@ static int page_show(struct client_session *s)
     return client_print_table(&table);
 }
 
-/* Each page is a separate table: a list of millions is never in memory at once. */
+/* Each page is a separate table, so that a list of millions is never in memory at once. */
 static int list(struct client_session *s)
 {
     char cursor[1024];
@@ -152,7 +152,7 @@ static int jobs(struct client_session *s)
         return list(s);
     const char *option = list_option(s->args);
     if (option)
-        return client_complain(CLIENT_USAGE, "--%s is for lists; it says nothing about one job",
+        return client_complain(CLIENT_USAGE, "--%s is for lists; it cannot be combined with an ID",
                                option_name(&(struct option){.name = option}, name));
     return one(s);
 }

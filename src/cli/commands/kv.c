@@ -7,6 +7,7 @@
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
 #include "cli/client/input.h"
+#include "cli/client/list.h"
 #include "cli/client/session.h"
 #include "cli/client/show.h"
 #include "cli/client/text.h"
@@ -16,7 +17,7 @@
 /* ---- what is asked ----------------------------------------------------------------------------
  */
 
-/* CLIENT_USAGE after saying so: it begins like JSON and is none. */
+/* CLIENT_USAGE after a message: the argument begins like JSON but is not JSON. */
 static int key_check(const char *word)
 {
     const char *error = NULL;
@@ -29,7 +30,7 @@ static int key_check(const char *word)
                            error, at);
 }
 
-/* The key of the command, which was checked. */
+/* Writes the key of the command, which was checked. */
 static void key_write(struct client_session *s)
 {
     struct span word = span_text(s->args->words[1]);
@@ -64,7 +65,7 @@ static int value_write(struct client_session *s, const char *word)
     return status;
 }
 
-/* The version it must have, where --version says so; 0: it must not be there. */
+/* Writes the version that the key must have, if --version is given; 0: the key must not exist. */
 static void check_write(struct client_session *s)
 {
     int64_t version = arguments_number(s->args, "version", -1);
@@ -87,7 +88,7 @@ static void check_write(struct client_session *s)
 /* ---- get --------------------------------------------------------------------------------------
  */
 
-/* The value alone: JSON as it is, text as it is, bytes in base 64. */
+/* Prints the value alone: JSON and text unchanged, bytes in base 64. */
 static int value_show(struct client_session *s, struct span view)
 {
     struct span value = {NULL, 0};
@@ -205,33 +206,9 @@ static void list_row(struct client_table *t, struct span view, struct arena *are
 
 static int kv_list(struct client_session *s)
 {
-    const char *prefix = s->args->word_count > 1 ? s->args->words[1] : NULL, *cursor = NULL;
-    struct client_table table;
-    struct client_items items;
-    struct span view, next;
-    int status;
-    client_table_init(&table, list_columns, CLIENT_COUNT(list_columns));
-    do {
-        client_path_add(&s->path, "/v1/kv");
-        client_path_query(&s->path, "limit", "1000");
-        client_path_query(&s->path, "prefix", prefix);
-        client_path_query(&s->path, "cursor", cursor);
-        if ((status = client_ask(s, "GET")) != CLIENT_DONE)
-            break;
-        if (s->json)
-            status = client_print_json(s);
-        client_items_of(&items, client_answer(s), "keys");
-        while (client_items_next(&items, &view))
-            list_row(&table, view, &s->arena);
-        next = client_answer_text(client_answer(s), "next_cursor", &s->arena);
-        /* The answer it points into is about to be replaced. */
-        if (next.len > 0 && !(cursor = arena_text(&s->arena, next)))
-            status = client_no_memory();
-    } while (status == CLIENT_DONE && next.len > 0);
-    if (status == CLIENT_DONE && !s->json)
-        return client_print_table(&table);
-    client_table_done(&table);
-    return status;
+    static const struct client_list keys = {"/v1/kv", "keys", list_columns,
+                                            CLIENT_COUNT(list_columns), list_row};
+    return client_list_print(s, &keys, s->args->word_count > 1 ? s->args->words[1] : NULL);
 }
 
 /* ---- the command ------------------------------------------------------------------------------
@@ -240,7 +217,7 @@ static int kv_list(struct client_session *s)
 static const struct action {
     const char *word;
     const char *usage;
-    size_t words_min, words_max; /* its own word included */
+    size_t words_min, words_max; /* including the name of the action */
     bool checks, sets;           /* takes --version; --expires-in and --expires-at */
     int (*fn)(struct client_session *s);
 } actions[] = {
@@ -269,11 +246,9 @@ static int kv(struct client_session *s)
     for (size_t i = 0; i < CLIENT_COUNT(actions); i++)
         if (strcmp(actions[i].word, s->args->words[0]) == 0)
             return action_run(s, &actions[i]);
-    return client_complain(
-        CLIENT_USAGE,
-        "'%s' is nothing that can be done with keys; it must be get, set, delete "
-        "or list",
-        s->args->words[0]);
+    return client_complain(CLIENT_USAGE,
+                           "'%s' is not an action on keys; it must be get, set, delete or list",
+                           s->args->words[0]);
 }
 
 int client_kv(const struct command *cmd, const struct arguments *args)

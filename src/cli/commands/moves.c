@@ -16,10 +16,11 @@ static const struct client_field force_fields[] = {{"force", "force", CLIENT_FIE
 
 static const struct move {
     const char *name;
-    const char *title;  /* as a question begins */
+    const char *title;  /* beginning of the question */
     const char *past;   /* "would be …" */
-    const char *path;   /* behind the job or queue */
-    const char *states; /* --state must be given: what to name; NULL = the server has a default */
+    const char *path;   /* after the job or queue */
+    const char *states; /* --state must be given: the text for the message; NULL = the server has a
+                           default */
     const struct client_field *fields; /* of a job by its id */
     size_t field_count;
 } move_requeue =
@@ -66,7 +67,7 @@ static int move_one(struct client_session *s, const struct move *m, const char *
     return CLIENT_DONE;
 }
 
-/* All of them, even when one is refused; the worst outcome is the exit status. */
+/* Continues after a refusal; the worst outcome is the exit status. */
 static int move_each(struct client_session *s, const struct move *m)
 {
     int worst = CLIENT_DONE;
@@ -132,7 +133,7 @@ static void many_describe(const struct client_session *s, int64_t count, char *o
              arguments_text(s->args, "queue", ""));
 }
 
-/* What the last answer, a dry run, says. */
+/* Prints the result of a dry run, the last answer. */
 static int dry_run_show(struct client_session *s, const struct move *m)
 {
     char text[512];

@@ -31,7 +31,7 @@ static int value_wrong(const struct policy_field *f, const char *value, const ch
                            quoted(span_text(value), shown), right);
 }
 
-/* A number, or the word that means that there is no limit. */
+/* A number, or the name that means "no limit". */
 static int unlimited_write(struct client_session *s, const struct policy_field *f)
 {
     const char *value = arguments_text(s->args, f->name, "");

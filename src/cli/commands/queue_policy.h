@@ -29,8 +29,8 @@
 #define QUEUE_OPTION_PART(name, kind, min, max, value, doc, y)                                     \
     QUEUE_OPTION_##kind("backoff_" #name, max, value, doc)
 
-/* The first of these options that was given; NULL without one. */
+/* The first of these options that was given; NULL = none. */
 const char *queue_policy_given(const struct arguments *args);
-/* Writes a member for each option that was given. CLIENT_DONE, or CLIENT_USAGE after it has said
- * what is wrong with a value. */
+/* Writes a member for each option that was given. CLIENT_DONE, or CLIENT_USAGE after a message
+ * about an invalid value. */
 int queue_policy_write(struct client_session *s);

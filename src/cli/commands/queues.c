@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast queues: the list, one queue, and what can be done to one. */
+/* holdfast queues: list, show and change queues. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ int client_queues_list(struct client_session *s)
 {
     static const struct client_list queues = {"/v1/queues", "queues", list_columns,
                                               CLIENT_COUNT(list_columns), list_row};
-    return client_list_print(s, &queues);
+    return client_list_print(s, &queues, NULL);
 }
 
 static void queue_path(struct client_session *s, const char *queue, const char *action)
@@ -101,10 +101,11 @@ static int purge_confirm(struct client_session *s)
 static const struct action {
     const char *word;
     const char *method;
-    const char *path; /* behind the queue's name */
+    const char *path; /* path after the queue's name */
     const char *header;
     int (*body)(struct client_session *s);
-    int (*confirm)(struct client_session *s); /* asks; the queue is the last answer */
+    int (*confirm)(
+        struct client_session *s); /* asks for confirmation; the queue is the last answer */
 } actions[] = {
     {"create", "PUT", "", "If-None-Match: *", policy_body, NULL},
     {"set", "PATCH", "", NULL, policy_body, NULL},
@@ -114,7 +115,8 @@ static const struct action {
     {"purge", "POST", "/purge", NULL, NULL, purge_confirm},
 };
 
-/* An option that has no place in what is to be done (a == NULL: in showing) is not passed over. */
+/* An option that the action does not take (a == NULL: that showing does not take) is an error,
+ * not ignored. */
 static int options_fit(const struct client_session *s, const struct action *a)
 {
     char name[OPTION_NAME_MAX];
@@ -134,7 +136,7 @@ static int options_fit(const struct client_session *s, const struct action *a)
                            option_name(&named, name), pause ? "pause" : "create|set");
 }
 
-/* Asks where the action wants that; CLIENT_DONE: go on. */
+/* Asks for confirmation if the action needs it; CLIENT_DONE: continue. */
 static int action_confirm(struct client_session *s, const struct action *a)
 {
     char command[32];
@@ -180,11 +182,10 @@ static int queues(struct client_session *s)
 {
     const struct action *a = s->args->word_count > 0 ? action_find(s->args->words[0]) : NULL;
     if (a && s->args->word_count == 1)
-        return client_complain(
-            CLIENT_USAGE,
-            "`queues %s` needs the name of a queue behind it (`stats %s` shows a "
-            "queue that is called so)",
-            a->word, a->word);
+        return client_complain(CLIENT_USAGE,
+                               "`queues %s` needs the name of a queue after it (`stats %s` shows a "
+                               "queue with this name)",
+                               a->word, a->word);
     if (s->args->word_count < 2) {
         int status = options_fit(s, NULL);
         if (status != CLIENT_DONE)
@@ -195,10 +196,10 @@ static int queues(struct client_session *s)
         int status = options_fit(s, a);
         return status == CLIENT_DONE ? action_run(s, a) : status;
     }
-    return client_complain(CLIENT_USAGE,
-                           "'%s' is nothing that can be done to a queue; it must be create, set, "
-                           "delete, pause, resume or purge",
-                           s->args->words[0]);
+    return client_complain(
+        CLIENT_USAGE,
+        "'%s' is not an action on a queue; it must be create, set, delete, pause, resume or purge",
+        s->args->words[0]);
 }
 
 int client_queues(const struct command *cmd, const struct arguments *args)

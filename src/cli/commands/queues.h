@@ -4,5 +4,6 @@
 
 #include "cli/client/session.h"
 
-/* Asks for every page and prints one table, or with --json each page as a line. Exit status. */
+/* Reads every page and prints one table, or with --json one line for each page. Returns the exit
+ * status. */
 int client_queues_list(struct client_session *s);

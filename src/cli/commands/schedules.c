@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast schedules: the list, one schedule, its next firings, and what can be done to one. */
+/* holdfast schedules: list, show, preview and change schedules. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static const struct client_field definition_fields[] = {
     {"description", "description", CLIENT_FIELD_TEXT},
 };
 
-/* Become the object "job"; the payload is read apart. */
+/* Options for the object "job"; the payload is read separately. */
 static const struct client_field job_fields[] = {
     {"priority", "priority", CLIENT_FIELD_NUMBER_OR_TEXT},
     {"delay", "delay_ms", CLIENT_FIELD_NUMBER},
@@ -94,7 +94,7 @@ static int list(struct client_session *s)
 {
     static const struct client_list schedules = {"/v1/schedules", "schedules", list_columns,
                                                  CLIENT_COUNT(list_columns), list_row};
-    return client_list_print(s, &schedules);
+    return client_list_print(s, &schedules, NULL);
 }
 
 static const struct client_column firing_columns[] = {
@@ -169,7 +169,7 @@ static int preview_query(struct client_session *s)
 static const struct action {
     const char *word;
     const char *method;
-    const char *path; /* behind the schedule's name */
+    const char *path; /* path after the schedule's name */
     const char *header;
     bool defines, previews, deletes; /* which options it takes */
 } actions[] = {
@@ -181,10 +181,11 @@ static const struct action {
     {"run", "POST", "/run", NULL, false, false, false},
     {"preview", "GET", "/preview", NULL, false, true, false},
 };
-/* Of a definition that is not there yet: no name. */
+/* For a definition that does not exist yet: no name. */
 static const struct action preview_new = {"preview", "POST", "/preview", NULL, true, true, false};
 
-/* An option that has no place in what is to be done (a == NULL: in showing) is not passed over. */
+/* An option that the action does not take (a == NULL: that showing does not take) is an error,
+ * not ignored. */
 static int options_fit(const struct client_session *s, const struct action *a)
 {
     const struct client_field *odd = NULL;
@@ -215,7 +216,7 @@ static int one_ask(struct client_session *s, const char *name)
     return client_ask(s, "GET");
 }
 
-/* One schedule is named: a script needs no --yes. */
+/* One schedule is named, so a script needs no --yes. */
 static int delete_confirm(struct client_session *s)
 {
     const char *name = s->args->words[1];
@@ -260,14 +261,14 @@ static int schedules(struct client_session *s)
     if (a && s->args->word_count == 1 && a->previews)
         return action_run(s, &preview_new);
     if (a && s->args->word_count == 1)
-        return client_complain(CLIENT_USAGE,
-                               "`schedules %s` needs the name of a schedule behind it", a->word);
+        return client_complain(CLIENT_USAGE, "`schedules %s` needs the name of a schedule after it",
+                               a->word);
     if (a)
         return action_run(s, a);
     if (s->args->word_count == 2)
         return client_complain(CLIENT_USAGE,
-                               "'%s' is nothing that can be done to a schedule; it must be create, "
-                               "set, delete, pause, resume, run or preview",
+                               "'%s' is not an action on a schedule; it must be create, set, "
+                               "delete, pause, resume, run or preview",
                                s->args->words[0]);
     int status = options_fit(s, NULL);
     if (status != CLIENT_DONE)

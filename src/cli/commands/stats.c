@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast stats: figures of the server or of one queue, once or each second. */
+/* holdfast stats: figures of the server or of one queue, once or every second. */
 #include <inttypes.h>
 
 #include "cli/client/answer.h"
@@ -109,7 +109,7 @@ static int stats_once(struct client_session *s)
     return status;
 }
 
-/* Redraws from the top on a terminal; elsewhere an empty line stands between the figures. */
+/* Redraws from the top on a terminal; otherwise prints an empty line between the figures. */
 static int stats_watch(struct client_session *s)
 {
     bool terminal = client_screen_of(stdout).terminal;

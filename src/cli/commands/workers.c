@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast workers, progress, log: who works, and what workers report about a job. */
+/* holdfast workers, progress, log: the workers, and their reports about a job. */
 #include <inttypes.h>
 
 #include "cli/client/answer.h"
@@ -25,7 +25,7 @@ static int workers(struct client_session *s)
 {
     static const struct client_list list = {"/v1/workers", "workers", worker_columns,
                                             CLIENT_COUNT(worker_columns), worker_row};
-    return client_list_print(s, &list);
+    return client_list_print(s, &list, NULL);
 }
 
 int client_workers(const struct command *cmd, const struct arguments *args)
@@ -40,7 +40,7 @@ static void job_path(struct client_session *s, const char *what)
     client_path_add(&s->path, what);
 }
 
-/* The percentage goes as it was given: the server says what is wrong with it. */
+/* The percentage is sent unchanged: the server checks it. */
 static int progress(struct client_session *s)
 {
     static const struct client_field fields[] = {{"token", "token", CLIENT_FIELD_TEXT},

@@ -37,12 +37,11 @@ static int taken(const struct export_file *f, struct err_note *note)
     if (f->force || lstat(f->name, &st) != 0)
         return 0;
     return err_note_set(note, -ERR_INVALID,
-                        "%s is there already; give another name, or --force to replace it",
-                        f->name);
+                        "%s exists; give another name, or --force to replace it", f->name);
 }
 
-/* For the owner alone: payloads concern no one else. What another run left is replaced, and a link
- * that somebody put there not followed. */
+/* Readable only by the owner, because of the payloads. A file that another run left is replaced,
+ * and a symbolic link is not followed. */
 static int file_open(struct export_file *f, struct err_note *note)
 {
     int rc = taken(f, note);
@@ -59,7 +58,7 @@ static int file_open(struct export_file *f, struct err_note *note)
     return rc;
 }
 
-static int names_make(struct export_file *f, const char *name)
+static int names_init(struct export_file *f, const char *name)
 {
     struct buf part;
     buf_init(&part);
@@ -78,7 +77,7 @@ int export_open(struct export_file *f, const char *name, bool force, struct err_
     int rc = 0;
     if (!name)
         f->out = stdout;
-    else if (names_make(f, name) < 0)
+    else if (names_init(f, name) < 0)
         rc = no_memory(note);
     else
         rc = file_open(f, note);
@@ -131,8 +130,9 @@ static bool has_break(struct span value)
            (memchr(value.at, '\n', value.len) || memchr(value.at, '\r', value.len));
 }
 
-/* A value on one line: a payload, a result or a key's value that has line breaks becomes a text
- * under NAME_json, so that its bytes stay; elsewhere white space does not matter. */
+/* Writes a value on one line: a payload, a result or a key's value that has line breaks becomes
+ * a text under NAME_json, so that its bytes are preserved; elsewhere white space is not
+ * significant. */
 static int value_write(struct json_writer *w, struct span name, struct span value)
 {
     static const char *const exact[][2] = {
@@ -166,7 +166,7 @@ static bool is_null(struct span value)
     return span_equal(value, SPAN_LITERAL("null"));
 }
 
-/* Whether the server could not read this part of the job as it was written. */
+/* Whether the server could not read this part of the job. */
 static bool is_damaged(struct span view, const char *part)
 {
     struct client_items items;
@@ -180,8 +180,8 @@ static bool is_damaged(struct span view, const char *part)
     return false;
 }
 
-/* What holds only while the job is where it is, can be told from the rest, or is left out where it
- * is null, a payload apart: that may be null itself. */
+/* Members that are not exported: those that are valid only in this store, follow from others, or
+ * are null, except a payload, which may be null itself. */
 static bool job_member(struct span name, struct span value, bool no_payload)
 {
     static const char *const left_out[] = {
@@ -199,7 +199,7 @@ int export_job(struct export_file *f, struct span view, struct err_note *note)
     struct json_writer w;
     struct client_members members;
     struct span name, value;
-    /* The null of a payload that cannot be read must not pass for one that is null. */
+    /* A payload that cannot be read must not be exported as null. */
     bool no_payload =
         client_answer_int(view, "payload_bytes", 1) == 0 || is_damaged(view, "payload");
     int rc = 0;
@@ -219,7 +219,7 @@ int export_job(struct export_file *f, struct span view, struct err_note *note)
     return line_end(f, &w, note);
 }
 
-/* A line with those members of a view that are kept. */
+/* Writes a line with the exported members of a view. */
 static int members_write(struct export_file *f, const char *kind, struct span view,
                          const char *const *kept, uint64_t *count, struct err_note *note)
 {
@@ -249,7 +249,7 @@ int export_queue(struct export_file *f, struct span view, struct err_note *note)
     return members_write(f, "queue", view, kept, &f->queues, note);
 }
 
-/* The definition; what it did is history. */
+/* The definition, without its state. */
 int export_schedule(struct export_file *f, struct span view, struct err_note *note)
 {
     static const char *const kept[] = {"name",
@@ -275,7 +275,7 @@ int export_schedule(struct export_file *f, struct span view, struct err_note *no
     return members_write(f, "schedule", view, kept, &f->schedules, note);
 }
 
-/* A null is a value like any other. Versions are the server's own. */
+/* null is a value. Versions are specific to a server. */
 int export_key(struct export_file *f, struct span view, struct err_note *note)
 {
     static const char *const kept[] = {"key",          "value",      "value_text", "damaged",
@@ -299,7 +299,7 @@ static void webhook_write(struct json_writer *w, struct span webhook, struct are
     json_write_object_end(w);
 }
 
-/* The rule; what it raised is found again. */
+/* The rule, without the notices that it raised. */
 int export_alert(struct export_file *f, struct span view, struct err_note *note)
 {
     static const char *const kept[] = {"name",     "on",           "queue",     "enabled",
@@ -349,7 +349,7 @@ int export_begin(struct export_file *f, const char *source, struct wall_time now
 
 /* ---- the end ---- */
 
-/* The new name must survive as well as the bytes. */
+/* Syncs the directory, so that the new name is durable as well. */
 static int name_sync(struct export_file *f, struct err_note *note)
 {
     char *copy = mem_text(f->name, strlen(f->name));

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues and jobs of the store become views in the words of the API, and these become lines, so
- * that there is one way to write an export. */
+/* Queues and jobs of the store are written as views of the API and then as lines, so that both
+ * kinds of export use the same code. */
 #include "cli/transfer/export_store.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "api/json_members.h"
 #include "api/v1/alerts/alert_view.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/queues/queue_view.h"
 #include "api/v1/schedules/schedule_fields.h"
-#include "api/words.h"
 #include "backend/local/offline/salvage.h"
 #include "base/system/clock.h"
 #include "cli/client/client.h"
@@ -27,8 +27,8 @@ struct export_run {
     struct wall_time now;
     unsigned states; /* mask */
     struct err_note note;
-    bool begun;   /* the first line is written: there is a store */
-    bool written; /* what failed, failed in writing */
+    bool begun;   /* the first line was written: the store exists */
+    bool written; /* the error is an error of writing */
 };
 
 /* ---- what is wanted ---- */
@@ -113,7 +113,7 @@ static int queue_take(void *ctx, const struct queue_view *queue)
     return view_write(run, &w, export_queue);
 }
 
-/* Keys belong to no queue: they are in an export of everything. */
+/* Keys have no queue: they are only in an export of everything. */
 static int key_take(void *ctx, const struct kv_view *key)
 {
     struct export_run *run = ctx;
@@ -133,7 +133,7 @@ static int job_take(void *ctx, const struct job_view *job)
     struct export_run *run = ctx;
     struct json_writer w;
     view_begin(run, &w);
-    job_view_write(&w, job, run->now, VIEW_PAYLOAD);
+    job_view_write(&w, job, run->now, VIEW_PAYLOAD | VIEW_LOG);
     return view_write(run, &w, export_job);
 }
 
@@ -159,7 +159,7 @@ static int alert_take(void *ctx, const struct alert_view *alert)
     return view_write(run, &w, export_alert);
 }
 
-static void problem_tell(void *ctx, const char *sentence)
+static void problem_print(void *ctx, const char *sentence)
 {
     (void)ctx;
     client_complain(CLIENT_REFUSED, "%s", sentence);
@@ -167,7 +167,7 @@ static void problem_tell(void *ctx, const char *sentence)
 
 /* ---- the end ---- */
 
-/* A job may be both in a range and known to be damaged nowhere else: these are bounds. */
+/* A job may be in a damaged range and also be known otherwise, so these are bounds. */
 static uint64_t missing(const struct salvage_report *r)
 {
     return r->jobs_damaged + r->sequences;
@@ -187,8 +187,8 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
     if (r->jobs_damaged > 0)
         fprintf(stderr, "; %" PRIu64 " damaged jobs skipped", r->jobs_damaged);
     if (r->jobs_partial > 0)
-        fprintf(stderr, "; %" PRIu64 " job%s without the result or error text", r->jobs_partial,
-                r->jobs_partial == 1 ? "" : "s");
+        fprintf(stderr, "; %" PRIu64 " job%s without the result, error text or reports",
+                r->jobs_partial, r->jobs_partial == 1 ? "" : "s");
     if (r->ranges > 0)
         fprintf(stderr,
                 "; %" PRIu64 " unreadable range%s skipped, with up to %" PRIu64 " jobs in %s",
@@ -235,7 +235,7 @@ static int store_write(struct export_run *run, const char *dir)
                                       .job = job_take,
                                       .schedule = schedule_take,
                                       .alert = alert_take,
-                                      .problem = problem_tell};
+                                      .problem = problem_print};
     int rc = salvage_run(dir, &sink, &report, &run->note);
     if (rc == 0)
         rc = begin(run);

@@ -3,7 +3,7 @@
 
 #include "cli/client/answer.h"
 
-int import_look(struct client_session *s, const char *folder, const char *name, bool *ret)
+int import_find(struct client_session *s, const char *folder, const char *name, bool *ret)
 {
     client_path_add(&s->path, folder);
     client_path_encode(&s->path, name);
@@ -18,7 +18,7 @@ int import_look(struct client_session *s, const char *folder, const char *name, 
     return *ret ? client_outcome(s) : CLIENT_DONE;
 }
 
-/* It was signed, and the secret is not in the file. */
+/* The rule had a secret, which is not in the file. */
 static bool lacks_secret(struct span alert)
 {
     struct span webhook, secret;
@@ -67,7 +67,7 @@ static int alert_body(struct client_session *s, struct span alert)
     return client_body_end(s);
 }
 
-static int alert_make(struct import_alerts *a, const char *name, struct span alert)
+static int alert_create(struct import_alerts *a, const char *name, struct span alert)
 {
     struct client_session *s = a->s;
     int status = alert_body(s, alert);
@@ -82,8 +82,8 @@ static int alert_make(struct import_alerts *a, const char *name, struct span ale
     a->made++;
     if (lacks_secret(alert))
         client_complain(CLIENT_DONE,
-                        "alert rule %s was signed with a secret, which the export does not hold: "
-                        "it is switched off until it has one",
+                        "alert rule %s was signed with a secret, which the export does not "
+                        "contain: the rule is switched off until it has a secret",
                         name);
     return CLIENT_DONE;
 }
@@ -96,10 +96,10 @@ int import_alert(struct import_alerts *a, struct span alert)
     a->seen++;
     if (!name)
         return client_no_memory();
-    int status = import_look(s, "/v1/alerts/", name, &there);
+    int status = import_find(s, "/v1/alerts/", name, &there);
     if (status != CLIENT_DONE || there) {
         a->kept += there;
         return status;
     }
-    return alert_make(a, name, alert);
+    return alert_create(a, name, alert);
 }

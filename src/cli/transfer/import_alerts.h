@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules of an export into a running server. */
+/* Imports the alert rules of an export into a running server. */
 #pragma once
 
 #include "cli/client/session.h"
@@ -9,9 +9,10 @@ struct import_alerts {
     uint64_t seen, made, kept;
 };
 
-/* Whether there is something of this name: GET folder + name. CLIENT_DONE, or said. */
-int import_look(struct client_session *s, const char *folder, const char *name, bool *ret);
-/* A rule that is there already stays as it is. One that was signed and comes without its secret is
- * created switched off, and named: the receiver of its notices would not accept them. CLIENT_DONE,
- * or what the server said was said. */
+/* Whether an object of this name exists: GET folder + name. CLIENT_DONE, or another status after
+ * a message. */
+int import_find(struct client_session *s, const char *folder, const char *name, bool *ret);
+/* An existing rule stays unchanged. A rule that had a secret is created switched off, and named,
+ * because the receiver of its notices would not accept them. CLIENT_DONE, or another status
+ * after a message. */
 int import_alert(struct import_alerts *a, struct span alert);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch asks first which of its keys are there, and sets the others in one commit that checks
- * that they still are not. A commit that is refused is sent again in halves, until it is one line
- * that is wrong. */
+/* A batch first reads which of its keys exist, and sets the others in one commit that checks
+ * that they still do not exist. A commit that is refused is sent again in halves, down to the
+ * line that is wrong. */
 #include "cli/transfer/import_keys.h"
 
 #include "base/mem.h"
 #include "cli/client/answer.h"
 
 #define BATCH_BYTES ((size_t)8 << 20)
-#define TRIES 3 /* of a batch whose keys others set meanwhile */
+#define TRIES 3 /* attempts of a batch whose keys are set concurrently */
 
 int import_keys_init(struct import_keys *k)
 {
@@ -35,7 +35,7 @@ static struct span key_of(const struct import_keys *k, size_t i)
     return key;
 }
 
-/* Which of them the server has. */
+/* Reads which of the keys exist. */
 static int ask_there(struct import_keys *k, size_t first, size_t count)
 {
     struct client_session *s = k->s;
@@ -61,7 +61,8 @@ static int ask_there(struct import_keys *k, size_t first, size_t count)
     return CLIENT_DONE;
 }
 
-/* The members as they stand; JSON that was a text because of its line breaks becomes JSON again. */
+/* Writes the members unchanged; JSON that was exported as a text because of its line breaks
+ * becomes JSON again. */
 static void write_set(struct client_session *s, struct span line)
 {
     struct client_members members;
@@ -113,7 +114,7 @@ static size_t fresh_of(const struct import_keys *k, size_t first, size_t count)
     return fresh;
 }
 
-/* One round: what is there, and the rest. */
+/* One attempt: reads which keys exist, and sets the others. */
 static int round_send(struct import_keys *k, size_t first, size_t count)
 {
     int status = ask_there(k, first, count);
@@ -127,7 +128,7 @@ static int round_send(struct import_keys *k, size_t first, size_t count)
     return status;
 }
 
-/* What the server said against it; whatever is between may have said something else. */
+/* The message of the server; later messages may be different. */
 static struct span refusal(struct import_keys *k, const char *member)
 {
     struct span answer = client_answer(k->s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of an export into a running server, in batches. A key that is there stays as it is, so
- * that the same file can be sent again. */
+/* Imports the keys of an export into a running server, in batches. An existing key stays
+ * unchanged, so that the same file can be sent again. */
 #pragma once
 
 #include <stddef.h>
@@ -18,7 +18,8 @@ struct import_key {
 
 struct import_keys {
     struct client_session *s;
-    void (*refuse)(void *ctx, uint64_t number, struct span why); /* a line that is not taken */
+    void (*refuse)(void *ctx, uint64_t number,
+                   struct span why); /* reports a line that is not imported */
     void *ctx;
     struct buf lines;
     struct import_key *list; /* in the batch */
@@ -28,7 +29,8 @@ struct import_keys {
 
 MUST_CHECK int import_keys_init(struct import_keys *k);
 void import_keys_done(struct import_keys *k);
-/* The object of a line; sent when the batch is full. CLIENT_DONE, or what ends the import. */
+/* Adds the object of a line; the batch is sent when it is full. CLIENT_DONE, or the status that
+ * ends the import. */
 int import_keys_add(struct import_keys *k, uint64_t number, struct span key);
-/* Sends what is left. Uses the session's arena, and clears it. */
+/* Sends the remaining keys. Uses the session's arena, and clears it. */
 int import_keys_flush(struct import_keys *k);

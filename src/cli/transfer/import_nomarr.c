@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row becomes a job of the queue webqueue.TYPE, as the API webqueue makes them: path as payload
- * and unique key, library as group. The old id with its time makes the import repeatable, also of
- * several databases. The row's times are kept as attributes: the API webqueue and the view `queue`
- * show them, and the retention period begins with the import. */
+/* A row becomes a job of the queue webqueue.TYPE, in the form of the API webqueue: path as
+ * payload and unique key, library as group. The old id with its time makes the import
+ * repeatable, also for several databases. The row's times are kept as attributes: the API
+ * webqueue and the view `queue` show them, and the retention period begins with the import. */
 #include "cli/transfer/import_nomarr.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/webqueue/webqueue.h"
-#include "api/words.h"
 #include "backend/local/offline/nomarr.h"
 #include "base/buf.h"
 #include "base/containers/arena.h"
@@ -58,7 +58,7 @@ static void write_queue_name(struct nomarr_run *run, struct json_writer *w, cons
     write_span(w, key, span_of(name, name ? prefix + type.len : 0));
 }
 
-/* What the API gives a new queue; it takes the queue over when it sees it. */
+/* The policy that the API gives a new queue; the API takes the queue over when it finds it. */
 static int type_take(void *ctx, struct span type)
 {
     struct nomarr_run *run = ctx;

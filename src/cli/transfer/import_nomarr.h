@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of Nomarr's table `queue` as queues and jobs in the words of an export. */
+/* The rows of Nomarr's table `queue` as queues and jobs in the format of an export. */
 #pragma once
 
 #include <stdint.h>
@@ -7,9 +7,9 @@
 #include "base/err.h"
 #include "base/span.h"
 
-/* The type of every row; then the objects of "queue" and "job" lines, queues first, jobs in the
- * order in which they were enqueued; `number` is the row's id. A return other than 0 ends the
- * reading. */
+/* First the type of every row; then the objects of "queue" and "job" lines, queues first, jobs
+ * in the order in which they were enqueued; `number` is the row's id. A result other than 0 ends
+ * the reading. */
 struct nomarr_take {
     void *ctx;
     int (*row_type)(void *ctx, uint64_t number, struct span queue_type);
@@ -18,6 +18,6 @@ struct nomarr_take {
     void (*wrong)(void *ctx, uint64_t number, const char *why); /* a row that is left out */
 };
 
-/* What `take` returned, or the negative codes of nomarr_read. */
+/* The result of `take`, or the negative codes of nomarr_read. */
 MUST_CHECK int import_nomarr(const char *file, const struct nomarr_take *take,
                              struct err_note *note);

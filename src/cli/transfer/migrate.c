@@ -36,7 +36,7 @@ static bool begins(const char *url, const char *scheme)
     return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* The same store, as far as the words tell. */
+/* Whether both addresses name the same store, as far as the texts show. */
 static bool same_store(const char *a, const char *b)
 {
     char x[PATH_MAX], y[PATH_MAX];
@@ -48,7 +48,7 @@ static bool same_store(const char *a, const char *b)
     return strcmp(rest_a, rest_b) == 0;
 }
 
-/* A server creates a store that does not exist; that must not happen for a mistyped name. */
+/* A server would create a store that does not exist; a mistyped name must not have this effect. */
 static int source_there(const char *url)
 {
     char file[PATH_MAX];
@@ -68,11 +68,12 @@ static int urls_check(const char *from, const char *to)
 {
     if (begins(from, "memory:"))
         return client_complain(CLIENT_USAGE,
-                               "memory: cannot be the source: its jobs live in the server that "
-                               "has them; `holdfast export` reads those of a running server");
+                               "memory: cannot be the source: its jobs exist only in the running "
+                               "server; `holdfast export` reads those of a running server");
     if (begins(to, "memory:"))
-        return client_complain(CLIENT_USAGE, "memory: cannot be the target: all that was copied "
-                                             "would be gone when this command ends");
+        return client_complain(
+            CLIENT_USAGE,
+            "memory: cannot be the target: the copy would be lost when this command ends");
     if (same_store(from, to))
         return client_complain(CLIENT_USAGE, "source and target are the same store");
     return source_there(from);
@@ -113,7 +114,7 @@ static void found_json(const struct migrate *m)
            c->schedules, c->alerts);
 }
 
-static int dry_say(const struct migrate *m)
+static int dry_run_print(const struct migrate *m)
 {
     if (arguments_has(m->args, "json")) {
         fputs("{\"dry_run\":true,\"source\":{", stdout);
@@ -127,7 +128,7 @@ static int dry_say(const struct migrate *m)
     return CLIENT_DONE;
 }
 
-static int end_say(const struct migrate *m, uint64_t copied)
+static int result_print(const struct migrate *m, uint64_t copied)
 {
     if (arguments_has(m->args, "json")) {
         fputs("{\"source\":{", stdout);
@@ -169,8 +170,8 @@ static int copy(struct migrate *m, uint64_t after)
     return status;
 }
 
-/* A target whose queues were let go on had been compared before: it is compared again, and touched
- * only if nothing has happened in it since. */
+/* A target whose queues were resumed was compared before: it is compared again, and changed only
+ * if nothing has happened in it since. */
 static int copy_and_compare(struct migrate *m, uint64_t after)
 {
     static int (*const before[])(struct migrate *) = {verify_jobs, verify_keys};
@@ -185,7 +186,7 @@ static int copy_and_compare(struct migrate *m, uint64_t after)
     progress_end(&m->bar);
     for (size_t i = 0; i < CLIENT_COUNT(behind) && status == CLIENT_DONE; i++)
         status = behind[i](m);
-    return status == CLIENT_DONE ? end_say(m, copied) : status;
+    return status == CLIENT_DONE ? result_print(m, copied) : status;
 }
 
 static int migrate_run(struct migrate *m)
@@ -193,9 +194,9 @@ static int migrate_run(struct migrate *m)
     uint64_t after;
     int status = migrate_open(&m->from, (struct wall_time){1}, m->now);
     if (status == CLIENT_DONE)
-        status = look_at_source(m);
+        status = check_source(m);
     if (status != CLIENT_DONE || arguments_has(m->args, "dry_run"))
-        return status == CLIENT_DONE ? dry_say(m) : status;
+        return status == CLIENT_DONE ? dry_run_print(m) : status;
     status = migrate_open(&m->to, m->now, m->now);
     if (status == CLIENT_DONE)
         status = target_ready(m, &after);

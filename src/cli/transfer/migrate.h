@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holdfast migrate: everything of one store into another. */
+/* holdfast migrate: copies a whole store into another. */
 #pragma once
 
 #include "cli/commands.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the source to the target. Everything here may be done again: what is there is put as it
- * already is, and a job that is there is left alone. */
+/* Copies from the source to the target. Every step can be repeated: existing definitions are put
+ * again, and existing jobs are left alone. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -72,7 +72,7 @@ struct reply *alerts_of(struct migrate_store *s, int *ret_status)
     return migrate_need(s, op, "alert rules", ret_status);
 }
 
-/* The target takes it, or the migration ends. */
+/* Submits an operation to the target; a refusal ends the migration. */
 static int put(struct migrate *m, struct op op, const char *what, struct span name)
 {
     char words[LIMIT_QUEUE_NAME_BYTES + 40];
@@ -102,7 +102,8 @@ static struct op queue_op_of(const struct queue_view *q, const struct queue_poli
     return op;
 }
 
-/* What its jobs outgrew since they came, and what would take them away, must not matter yet. */
+/* Limits that the existing jobs exceed, and retention that would remove them, must not apply
+ * yet. */
 static int put_waiting(struct migrate *m, const struct queue_view *q)
 {
     struct queue_policy open = *q->policy;
@@ -213,8 +214,8 @@ static int job_damaged(const struct job_view *v)
     char id[ID_ULID_BYTES];
     id_ulid(id_make(v->job.id_hi, v->job.seq), id);
     return client_complain(CLIENT_REFUSED,
-                           "job %s of queue %.*s is damaged in the source (`holdfast check` tells "
-                           "more): delete it there, then go on with --resume",
+                           "job %s of queue %.*s is damaged in the source (see `holdfast check`): "
+                           "delete it there, then continue with --resume",
                            id, (int)v->queue.len, v->queue.at);
 }
 
@@ -222,7 +223,7 @@ static int batch_add(struct migrate *m, struct job_batch *b, const struct job_vi
 {
     if (from->damage)
         return job_damaged(from);
-    uint64_t bytes = from->payload.len + from->result.len;
+    uint64_t bytes = from->payload.len + from->result.len + from->log.len;
     bool full = b->count == BATCH_JOBS || (b->count > 0 && b->bytes + bytes > BATCH_BYTES);
     int status = full ? batch_send(m, b) : CLIENT_DONE;
     if (status != CLIENT_DONE)
@@ -245,7 +246,7 @@ static int page_copy(struct migrate *m, struct job_batch *b, const struct job_pa
     for (uint32_t i = 0; i < page->count && status == CLIENT_DONE; i++)
         status = batch_add(m, b, &page->jobs[i]);
     if (status == CLIENT_DONE)
-        status = batch_send(m, b); /* it points into the page */
+        status = batch_send(m, b); /* the cursor points into the page */
     arena_reset(&m->arena);
     return status;
 }
@@ -265,8 +266,8 @@ int copy_jobs(struct migrate *m, uint64_t after)
         job_page_free(&page);
         if (status == CLIENT_DONE && after != 0 && migrate_interrupted())
             status = client_complain(CLIENT_REFUSED,
-                                     "interrupted after %" PRIu64 " jobs; the same command with "
-                                     "--resume goes on from there",
+                                     "interrupted after %" PRIu64
+                                     " jobs; the same command with --resume continues from there",
                                      m->done + m->there);
     } while (status == CLIENT_DONE && after != 0);
     batch_done(&b);

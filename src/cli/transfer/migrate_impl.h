@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A migration, for the files it is spread over.
+/* Shared by the files of a migration.
  *
- *   migrate.c         the command: what may go where, what is said
- *   migrate_store.c   asking the two stores
- *   migrate_job.c     what becomes of a job
- *   migrate_look.c    what is there before anything is copied
- *   migrate_copy.c    queues, jobs, keys, schedules, rules: from one to the other
- *   migrate_verify.c  whether the target has what the source has
+ *   migrate.c         the command: which stores are allowed, and its messages
+ *   migrate_store.c   operations on the two stores
+ *   migrate_job.c     the rules for a job
+ *   migrate_check.c   checks before anything is copied
+ *   migrate_copy.c    copies queues, jobs, keys, schedules and rules
+ *   migrate_verify.c  compares the target with the source
  *
- * The order is what makes it safe. The target's queues are created first, paused and without
- * retention or bounds; then jobs by rising sequence, then keys; all of it is compared; then
- * schedules and rules; and only then the queues get their own policy and go on, so that no job of a
- * target runs that is not known to be whole. Jobs arrive in the order of their sequence and each
- * batch takes effect in order, so a target that was left in the middle holds exactly the first
- * ones. */
+ * The order makes it safe. The target's queues are created first, paused and without retention or
+ * limits; then jobs by increasing sequence, then keys; all of it is compared; then schedules and
+ * rules are copied. Only then do the queues get their own policy and resume, so that no job runs in
+ * a target that is not known to be complete. Jobs are copied in the order of their sequence and
+ * each batch takes effect in order, so a target whose migration was interrupted contains exactly
+ * the first ones. */
 #pragma once
 
 #include "cli/progress.h"
@@ -34,8 +34,8 @@ struct migrate {
     struct reply **queues;       /* pages of the source's queues */
     size_t queue_pages;
     uint64_t done;  /* jobs that were copied, or compared */
-    uint64_t there; /* jobs that an earlier run brought over */
-    bool released;  /* the target had all, and its queues were let go on */
+    uint64_t there; /* jobs that an earlier run has copied */
+    bool released;  /* the target was complete, and its queues were resumed */
     struct progress bar;
     struct arena arena;
 };
@@ -48,30 +48,31 @@ static inline uint64_t counts_jobs(const struct migrate_counts *c)
     return all;
 }
 
-/* Stays behind: a store in which it is 1970 shows it all the same. */
+/* Not copied: a store whose clock is stopped at 1970 still shows an expired key. */
 static inline bool key_expired(const struct migrate *m, const struct kv_view *k)
 {
     return k->expires_at.ms != 0 && k->expires_at.ms <= m->now.ms;
 }
 
-/* True once, for good: stop between two pages. Said by the caller. */
+/* Whether the command was interrupted; stays true. The migration stops between two pages, and
+ * the caller prints a message. */
 bool migrate_interrupted(void);
 
-/* Each gives CLIENT_DONE, or another status after it has said why. */
+/* Each returns CLIENT_DONE, or another status after a message. */
 typedef int (*queue_fn)(struct migrate *m, const struct queue_view *q);
-int migrate_each_queue(struct migrate *m, queue_fn fn); /* of the source, by name */
+int migrate_each_queue(struct migrate *m, queue_fn fn); /* queues of the source, by name */
 int copy_queues(struct migrate *m);                     /* paused */
 int copy_jobs(struct migrate *m, uint64_t after);
 int copy_keys(struct migrate *m);
 int copy_schedules(struct migrate *m);
 int copy_alerts(struct migrate *m);
-int release_queues(struct migrate *m); /* their own policy, and pause */
+int release_queues(struct migrate *m); /* sets their own policy and pause */
 
-/* Counts what there is, and refuses what cannot be moved. */
-int look_at_source(struct migrate *m);
+/* Counts the contents of the source, and refuses objects that cannot be migrated. */
+int check_source(struct migrate *m);
 int target_empty(struct migrate *m, bool *ret);
-/* Where a target that is not empty stands: the sequence in the source up to which it has all jobs,
- * and nothing else. Refuses any other. */
+/* The position of an interrupted migration: the sequence in the source up to which the target
+ * has all jobs, and nothing else. Refuses any other target. */
 int resume_point(struct migrate *m, uint64_t *ret_after);
 int verify_jobs(struct migrate *m);
 int verify_keys(struct migrate *m);
@@ -85,5 +86,5 @@ typedef int (*keys_fn)(struct migrate *m, const struct reply *page, void *ctx);
 int each_keys(struct migrate *m, struct migrate_store *s, bool values, keys_fn fn, void *ctx);
 typedef int (*schedules_fn)(struct migrate *m, const struct reply *page, void *ctx);
 int each_schedules(struct migrate *m, struct migrate_store *s, schedules_fn fn, void *ctx);
-/* All of them, with secrets; NULL = said. */
+/* All rules, with secrets; NULL = a message was printed. */
 struct reply *alerts_of(struct migrate_store *s, int *ret_status);

@@ -3,10 +3,11 @@
 
 #include "core/job_texts.h"
 #include "core/policy.h"
+#include "core/progress.h"
 
 /* ---- as it arrives ---- */
 
-/* Attempts that are over; a last one that ended well never began after its end. */
+/* Copies attempts that have ended. A successful last one cannot begin after its end. */
 static int attempts_over(const struct job_view *from, struct arena *arena, struct job_view *ret)
 {
     struct attempt_view *list = arena_array(arena, from->attempt_count + 1, sizeof *list);
@@ -27,6 +28,21 @@ static int attempts_over(const struct job_view *from, struct arena *arena, struc
     return 0;
 }
 
+/* The lease under which it was reported is not moved. */
+static int progress_without_lease(struct span stored, struct arena *arena, struct span *ret)
+{
+    struct progress p;
+    *ret = (struct span){NULL, 0};
+    if (stored.len == 0 || progress_decode(stored, &p) != 0)
+        return 0;
+    p.token = (struct job_token){0};
+    uint8_t *text = arena_alloc(arena, progress_bytes_max(&p));
+    if (!text)
+        return -ERR_NOMEM;
+    *ret = span_of(text, progress_encode(&p, text));
+    return 0;
+}
+
 static void come_back(struct wall_time now, struct job_view *v)
 {
     if (v->job.state != STATE_RUNNING)
@@ -34,7 +50,7 @@ static void come_back(struct wall_time now, struct job_view *v)
     v->job.state = STATE_READY;
     v->job.reason = REASON_RESTARTED;
     v->job.since = now;
-    if (v->job.run_at.ms > now.ms) /* it was seized before its time */
+    if (v->job.run_at.ms > now.ms) /* it was claimed before its due time */
         v->job.run_at.ms = 0;
 }
 
@@ -43,7 +59,8 @@ int job_arrives(struct wall_time now, const struct job_view *from, struct arena 
 {
     *ret = *from;
     come_back(now, ret);
-    return attempts_over(from, arena, ret);
+    int err = progress_without_lease(from->progress, arena, &ret->progress);
+    return err ? err : attempts_over(from, arena, ret);
 }
 
 /* ---- the operation ---- */
@@ -56,7 +73,9 @@ static void fill_moving(const struct job_view *v, struct job_moving *m)
                  .failures = v->job.failures,
                  .crashes = v->job.crashes,
                  .error_kind = v->error_kind,
-                 .error = v->error},
+                 .error = v->error,
+                 .progress = v->progress,
+                 .log = v->log},
         .moved = {.seq = v->job.seq,
                   .id_hi = v->job.id_hi,
                   .since = v->job.since,
@@ -91,7 +110,7 @@ int job_op(const struct job_view *v, struct job_moving *m, struct op *ret)
 
 /* ---- what must be the same ---- */
 
-/* No text can be mistaken for the end of another: each has its length in front. */
+/* The length precedes each text, so that texts cannot be confused. */
 static int add_text(struct buf *out, struct span s)
 {
     uint64_t len = s.len;
@@ -131,7 +150,7 @@ static int add_attempts(struct buf *out, const struct job_view *v)
     return err;
 }
 
-/* A store in which time goes on may have done this already. */
+/* A store whose clock runs may have done this already. */
 static enum job_state state_due(struct wall_time now, const struct job_view *v, uint8_t *ret_reason)
 {
     const struct job *j = &v->job;
@@ -145,7 +164,7 @@ static enum job_state state_due(struct wall_time now, const struct job_view *v, 
                                                                  : (enum job_state)j->state;
 }
 
-/* Of what expired, the moment is the store's own. */
+/* The time at which a job expired depends on the store. */
 static int64_t ended_ms(const struct job *j, uint8_t reason)
 {
     bool live = STATE_BIT(j->state) & STATES_LIVE;
@@ -171,6 +190,10 @@ int job_essence(struct wall_time now, const struct job_view *from, struct arena 
         err = add_text(out, v.result);
     if (err == 0)
         err = add_text(out, v.error);
+    if (err == 0)
+        err = add_text(out, v.progress);
+    if (err == 0)
+        err = add_text(out, v.log);
     if (err == 0)
         err = add_extra(out, &v.extra);
     return err ? err : add_attempts(out, &v);

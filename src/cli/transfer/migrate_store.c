@@ -11,13 +11,13 @@
 #include "core/limits.h"
 #include "server/fatal.h"
 
-#define LIST_WAIT_MS 600000 /* a list must show all that was written */
+#define LIST_WAIT_MS 600000 /* a list must show everything that was written */
 #define PAGE_JOBS 500
 #define SILENT_MS 15000 /* a node that was silent for this long has ended */
 
 /* ---- opening and closing ---- */
 
-/* Nothing it would say from here on can be trusted. */
+/* No later result of this store can be trusted. */
 static void fatal_cb(void *ctx, int error, const char *why)
 {
     const struct migrate_store *s = ctx;
@@ -42,9 +42,9 @@ static int able(const struct migrate_store *s)
                            s->role, backend_kind(s->backend));
 }
 
-/* Who uses a shared store is known with our own first heartbeat, which is sent before the first
- * question. */
-static int nodes_heard(struct migrate_store *s, struct backend_cluster *ret)
+/* The nodes that use a shared store are known after our first heartbeat, which is sent before
+ * the first operation. */
+static int nodes_read(struct migrate_store *s, struct backend_cluster *ret)
 {
     struct op op = {.kind = OP_QUEUE_LIST};
     int status;
@@ -52,7 +52,7 @@ static int nodes_heard(struct migrate_store *s, struct backend_cluster *ret)
     mem_free(migrate_need(s, op, "queues", &status));
     backend_cluster(s->backend, ret);
     if (status == CLIENT_DONE && ret->as_of.ms == 0)
-        return client_complain(CLIENT_UNREACHABLE, "the %s does not tell which nodes use it",
+        return client_complain(CLIENT_UNREACHABLE, "the %s does not show which nodes use it",
                                s->role);
     return status;
 }
@@ -63,7 +63,7 @@ static int nodes_none(struct migrate_store *s, struct wall_time now)
     struct backend_cluster c;
     if (!(backend_caps(s->backend) & CAP_SHARED))
         return CLIENT_DONE;
-    int status = nodes_heard(s, &c);
+    int status = nodes_read(s, &c);
     if (status != CLIENT_DONE)
         return status;
     for (size_t i = 0; i < c.node_count; i++) {
@@ -87,7 +87,8 @@ int migrate_open(struct migrate_store *s, struct wall_time at, struct wall_time 
         .clock = clock_manual(&s->clock),
         .no_auto_create = true,
         .still = true,
-        .kv_keys_max = UINT32_MAX, /* limits are the server's, whose settings are not known here */
+        .kv_keys_max =
+            UINT32_MAX, /* limits belong to the server, whose settings are not known here */
         .kv_bytes_max = INT64_MAX,
         .list_wait_ms = LIST_WAIT_MS,
         .fatal = fatal_cb,
@@ -96,7 +97,7 @@ int migrate_open(struct migrate_store *s, struct wall_time at, struct wall_time 
     int err = backend_open(s->url, &config, &s->backend, &note);
     if (err) {
         s->backend = NULL;
-        (void)uv_run(s->loop, UV_RUN_NOWAIT); /* handles it may have left to be closed */
+        (void)uv_run(s->loop, UV_RUN_NOWAIT); /* handles that may still have to be closed */
         return open_failed(s, err, &note);
     }
     int status = able(s);
@@ -203,11 +204,13 @@ static int attempts_take(const struct migrate_store *s, struct job_page *p)
             return migrate_refused(s, "the history of a job", r);
         p->jobs[i].attempts = r->jobs[0].attempts;
         p->jobs[i].attempt_count = r->jobs[0].attempt_count;
+        p->jobs[i].progress = r->jobs[0].progress;
+        p->jobs[i].log = r->jobs[0].log;
     }
     return CLIENT_DONE;
 }
 
-/* Nothing else tells which of them have a history: a release or a requeue leaves no other trace. */
+/* Nothing else shows which jobs have a history: a release or a requeue leaves no other trace. */
 static int attempts_read(struct migrate_store *s, struct job_page *p)
 {
     struct op *ops = mem_array(p->count, sizeof *ops);
@@ -219,7 +222,7 @@ static int attempts_read(struct migrate_store *s, struct job_page *p)
     for (uint32_t i = 0; i < p->count; i++) {
         ops[i] = (struct op){.kind = OP_GET, .tag = i};
         ops[i].job.job = (struct job_ref){p->jobs[i].job.seq, p->jobs[i].job.id_hi};
-        ops[i].job.want_attempts = true;
+        ops[i].job.want_attempts = ops[i].job.want_log = true;
     }
     int status = migrate_ask_all(s, ops, p->count, p->more);
     if (status == CLIENT_DONE)

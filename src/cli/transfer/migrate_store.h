@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two stores of a migration, asked one question after the other.
+/* The two stores of a migration, with one operation at a time.
  *
- * A store is opened as a server would open it, but time stands still in it: in the source it is
- * 1970, so that nothing is due there, expires or is pruned; in the target it is the moment at which
- * the migration began. Answers outlive the call that brought them. */
+ * A store is opened as a server would open it, but its clock is stopped: in the source it is
+ * 1970, so that nothing is due, expires or is pruned; in the target it is the time at which the
+ * migration began. Replies outlive the call that returned them. */
 #pragma once
 
 #include "backend/backend.h"
@@ -15,40 +15,41 @@ struct migrate_store {
     const char *url;
     uv_loop_t *loop;
     struct clock_manual clock;
-    unsigned needs;          /* enum backend_cap: what it must be able to do */
+    unsigned needs;          /* enum backend_cap: required capabilities */
     struct backend *backend; /* NULL = not open */
 };
 
-/* Opens, with the time that stands still in it; now: what time it is. Refuses a store that lacks
- * what it needs, and one that other nodes use. CLIENT_DONE, or another status, and why is said. */
+/* Opens the store with its clock stopped at `now`. Refuses a store that lacks a capability, and
+ * one that other nodes use. CLIENT_DONE, or another status after a message. */
 int migrate_open(struct migrate_store *s, struct wall_time at, struct wall_time now);
-void migrate_close(struct migrate_store *s); /* when it is open; turns the loop until it is done */
+void migrate_close(struct migrate_store *s); /* if it is open; runs the loop until it is closed */
 
-/* One operation: its answer, to be given back with mem_free, also when it is a refusal. NULL: no
- * memory, or the store is closing; said. */
+/* Submits one operation and returns its reply, also for a refusal; free it with mem_free. NULL:
+ * no memory, or the store is closing; a message was printed. */
 struct reply *migrate_ask(struct migrate_store *s, struct op op);
-/* The same, and anything but OUT_OK is said and gives NULL, with the status to end with. */
+/* The same; for an outcome other than OUT_OK it prints a message, sets the exit status and
+ * returns NULL. */
 struct reply *migrate_need(struct migrate_store *s, struct op op, const char *what,
                            int *ret_status);
-/* Many at once, in order; answers[i] is that of ops[i]. CLIENT_DONE, or no memory: none is there
- * then. */
+/* Submits many operations at once; answers[i] is the reply to ops[i]. CLIENT_DONE, or no memory:
+ * then there are no replies. */
 int migrate_ask_all(struct migrate_store *s, const struct op *ops, size_t count,
                     struct reply **answers);
 void migrate_answers_free(struct reply **answers, size_t count);
 
-/* Says what came instead of OUT_OK, and with which status that ends. */
+/* Prints the outcome and returns the exit status. */
 int migrate_refused(const struct migrate_store *s, const char *what, const struct reply *reply);
 
 /* A page of jobs by rising sequence. */
 struct job_page {
     struct reply *list;
-    struct reply **more;   /* of each job its attempts */
-    struct job_view *jobs; /* both put together */
+    struct reply **more;   /* the attempts of each job */
+    struct job_view *jobs; /* both combined */
     uint32_t count;
     uint64_t next; /* where the next page begins; 0 = this was the last */
 };
 enum page_with { PAGE_BARE, PAGE_WHOLE /* bodies and attempts */ };
-/* CLIENT_DONE, or said. The page is to be given back. */
+/* CLIENT_DONE, or another status after a message. The page must be freed. */
 int job_page_read(struct migrate_store *s, uint64_t after, enum page_with with,
                   struct job_page *ret);
 void job_page_free(struct job_page *p);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the target has what the source has, read back from both.
+/* Compares the target with the source; both are read back.
  *
- * Jobs are summed up queue by queue: how many in each state, and a digest of everything that must
- * be the same, which does not depend on their order. */
+ * Jobs are summarized by queue: their number in each state, and a digest of everything that must
+ * be equal, which does not depend on their order. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct hash_key digest_key = {0x686f6c6466617374, 0x6d6967726174656
 /* ---- sums ---- */
 
 struct sum {
-    char *queue; /* NULL for what belongs to none */
+    char *queue; /* NULL for objects without a queue */
     uint64_t count[STATE_COUNT];
     struct hash128 digest;
 };
@@ -118,7 +118,7 @@ static int jobs_sum(struct migrate *m, struct migrate_store *s, struct sums *sum
     return CLIENT_DONE;
 }
 
-static void unlike_say(const struct sum *from, const struct sum *to, const char *queue)
+static void difference_print(const struct sum *from, const struct sum *to, const char *queue)
 {
     static const struct sum none;
     const struct sum *a = from ? from : &none, *b = to ? to : &none;
@@ -154,16 +154,16 @@ static int sums_compare(const struct sums *from, const struct sums *to)
     for (size_t i = 0; i < from->count; i++) {
         const struct sum *other = sum_find(to, from->list[i].queue);
         if (!alike(&from->list[i], other) && unlike++ < UNLIKE_SHOWN)
-            unlike_say(&from->list[i], other, from->list[i].queue);
+            difference_print(&from->list[i], other, from->list[i].queue);
     }
     for (size_t i = 0; i < to->count; i++)
         if (!sum_find(from, to->list[i].queue) && unlike++ < UNLIKE_SHOWN)
-            unlike_say(NULL, &to->list[i], to->list[i].queue);
+            difference_print(NULL, &to->list[i], to->list[i].queue);
     if (unlike == 0)
         return CLIENT_DONE;
     return client_complain(CLIENT_REFUSED,
-                           "%zu queue%s not alike: one of the stores was changed meanwhile, or is "
-                           "damaged; the target is left as it is",
+                           "%zu queue%s not equal: one of the stores was changed in the meantime, "
+                           "or is damaged; the target stays unchanged",
                            unlike, unlike == 1 ? " is" : "s are");
 }
 
@@ -204,7 +204,7 @@ static int chain_number(struct chain *c, int64_t n)
     return buf_append(&c->text, (const char *)&n, sizeof n);
 }
 
-/* The digest so far goes into the next. */
+/* Chains the digests. */
 static int chain_link(struct chain *c)
 {
     int err = chain_number(c, (int64_t)c->digest.hi);
@@ -224,10 +224,10 @@ static int chains_compare(const struct chain *from, const struct chain *to, cons
     if (from->count != to->count)
         return client_complain(CLIENT_REFUSED,
                                "the source has %" PRIu64 " %s, the target %" PRIu64
-                               "; the target is left as it is",
+                               "; the target stays unchanged",
                                from->count, what, to->count);
     return client_complain(CLIENT_REFUSED,
-                           "%s are as many in both, but not the same; the target is left as it is",
+                           "%s are as many in both, but not the same; the target stays unchanged",
                            what);
 }
 

@@ -49,7 +49,7 @@ int restore_command(const struct command *cmd, const struct arguments *args)
                                     .stop = stop_cb,
                                     .ctx = &bar};
     if (!config.to || !*config.to) {
-        fputs("holdfast: --data is missing: the directory to make the store in\n", stderr);
+        fputs("holdfast: --data is missing: the directory for the new store\n", stderr);
         return command_usage(cmd);
     }
     client_interrupt_hold();
@@ -65,8 +65,9 @@ int restore_command(const struct command *cmd, const struct arguments *args)
                result.queues == 1 ? "" : "s", config.to);
     if (!err && result.problems > 0)
         fprintf(stderr,
-                "holdfast: warning: the store has %" PRIu64 " problem%s that a server starts with; "
-                "`holdfast check %s` lists %s. The first: %s\n",
+                "holdfast: warning: the store has %" PRIu64
+                " problem%s that do not keep a server from starting; `holdfast check %s` lists %s. "
+                "The first: %s\n",
                 result.problems, result.problems == 1 ? "" : "s", config.to,
                 result.problems == 1 ? "it" : "them", result.problem);
     return status_of(err);

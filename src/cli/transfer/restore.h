@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `holdfast restore`: a store out of a backup, without a server. */
+/* `holdfast restore`: creates a store from a backup, without a server. */
 #pragma once
 
 #include "cli/commands.h"

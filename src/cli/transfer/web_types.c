@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types are a setting of the server, webqueue.types, which no request changes: the sentence says
- * what to add to it. */
+/* Types are a setting of the server, webqueue.types, which no request can change: the message
+ * says what to add. */
 #include "cli/transfer/web_types.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include "cli/client/answer.h"
 #include "cli/transfer/import_alerts.h"
 
-#define NAME_SHOWN 64 /* bytes of a name that may be anything */
+#define NAME_SHOWN 64 /* bytes of a name, which may be any text */
 
 void web_types_init(struct web_types *t)
 {
@@ -26,7 +26,7 @@ int web_types_ask(struct web_types *t, struct client_session *s)
     struct client_items items;
     struct span item;
     bool there = false;
-    int status = import_look(s, "/api/web/queue/", "types", &there);
+    int status = import_find(s, "/api/web/queue/", "types", &there);
     if (status != CLIENT_DONE)
         return status;
     if (!there)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The circuit breaker that --breaker names: it is asked before a claim, so a job is not touched
- * while the target is known to be away, and told how each job went. */
+/* The circuit breaker of --breaker. The runner consults it before a claim, so that no job is
+ * claimed while the target is known to be unavailable, and reports the result of each job. */
 #include <string.h>
 
 #include "cli/client/answer.h"
@@ -51,7 +51,7 @@ static void report_cb(void *ctx, const struct call_reply *reply)
     runner_poke(r);
 }
 
-/* A target that finds the job itself wrong works; a problem of the worker says nothing about it. */
+/* A target that rejects a job works; a problem of the worker says nothing about the target. */
 void breaker_report(struct runner *r, const struct task *t)
 {
     struct buf body;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcurl says which sockets to watch and when to call again; libuv watches and calls. */
+/* libcurl says which sockets to watch and when to call it again; libuv does both. */
 #include "cli/work/calls.h"
 
 #include <curl/curl.h>
@@ -78,7 +78,7 @@ static bool header_add(struct call *c, const char *line)
     return longer != NULL;
 }
 
-static bool headers_make(struct call *c, const struct call_request *r)
+static bool headers_build(struct call *c, const struct call_request *r)
 {
     char type[128];
     snprintf(type, sizeof type, "Content-Type: %s",
@@ -139,7 +139,7 @@ struct call *calls_send(struct calls *owner, const struct call_request *r)
     link_init(&c->link);
     link_append(&owner->all, &c->link);
     c->curl = curl_easy_init();
-    if (c->curl && buf_append_span(&c->request, r->body) == 0 && headers_make(c, r) &&
+    if (c->curl && buf_append_span(&c->request, r->body) == 0 && headers_build(c, r) &&
         request_set(c, r) && curl_multi_add_handle(owner->multi, c->curl) == CURLM_OK)
         return c;
     call_free(c);
@@ -230,8 +230,8 @@ static struct call_socket *socket_watch(struct calls *owner, curl_socket_t fd)
     return s;
 }
 
-/* Always 0: anything else would end every call. One whose socket cannot be watched ends with its
- * time limit. */
+/* Always returns 0: any other value would end all calls. A call whose socket cannot be watched
+ * ends at its time limit. */
 static int socket_cb(CURL *curl, curl_socket_t fd, int what, void *ctx, void *of_socket)
 {
     struct calls *owner = ctx;
@@ -260,7 +260,7 @@ static void timer_cb(uv_timer_t *timer)
     results_take(owner);
 }
 
-/* Must not call back into libcurl, so "now" is the next iteration of the loop. */
+/* Must not call libcurl, so "now" means the next iteration of the loop. */
 static int time_cb(CURLM *multi, long ms, void *ctx)
 {
     struct calls *owner = ctx;
@@ -313,6 +313,6 @@ void calls_close(struct calls *owner)
     owner->closing = true;
     while (!link_alone(&owner->all))
         call_free(LINK_OWNER(owner->all.next, struct call, link));
-    curl_multi_cleanup(owner->multi); /* closes what is left of its sockets */
+    curl_multi_cleanup(owner->multi); /* closes its remaining sockets */
     uv_close((uv_handle_t *)&owner->timer, timer_closed_cb);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP requests on the loop of the runner, any number at once: libcurl's multi interface on libuv.
+/* HTTP requests on the loop of the runner, any number at once: libcurl's multi interface on
+ * libuv.
  *
- * Redirects are not followed and only http and https are spoken. */
+ * Redirects are not followed, and only http and https are supported. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,13 +18,13 @@ struct calls;
 struct call;
 
 struct call_reply {
-    long status;            /* 0 = no reply; `error` says why */
+    long status;            /* 0 = no reply; `error` has the reason */
     const char *error;      /* a sentence; NULL with a status */
     struct span body;       /* the first body_max bytes */
-    uint64_t body_bytes;    /* of the whole body, as far as it was read */
+    uint64_t body_bytes;    /* length of the body, as far as it was read */
     int64_t retry_after_ms; /* of the header Retry-After; 0 = none */
 };
-/* What the reply points to is valid during the call. */
+/* The data of the reply is valid during the call. */
 typedef void (*call_done_fn)(void *ctx, const struct call_reply *reply);
 
 struct call_request {
@@ -34,7 +35,7 @@ struct call_request {
     const char *content_type;    /* NULL = application/json */
     const char *const *headers;  /* "Name: value"; copied */
     size_t header_count;
-    int64_t timeout_ms; /* for all of it; 0 = none */
+    int64_t timeout_ms; /* for the whole call; 0 = no limit */
     size_t body_max;    /* bytes of the reply that are kept */
     size_t read_max;    /* bytes after which the reply is no longer read; 0 = body_max, and a longer
                            one is an error */
@@ -43,9 +44,9 @@ struct call_request {
 };
 
 MUST_CHECK int calls_open(uv_loop_t *loop, struct calls **ret);
-/* Cancels what is under way; the loop must run until its handles are closed. */
+/* Cancels calls that are under way; the loop must run until the handles are closed. */
 void calls_close(struct calls *c);
-/* done is called once, never before this returns; not after call_cancel or calls_close. NULL: no
+/* Calls done once, never before this returns, and not after call_cancel or calls_close. NULL: no
  * memory. */
 struct call *calls_send(struct calls *c, const struct call_request *request);
 void call_cancel(struct call *c);

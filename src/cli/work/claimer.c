@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When to claim, and how many jobs.
  *
- * One claim is under way at a time, for as many jobs as there are free slots, so every job that
- * comes is started at once. It waits at the server for up to --poll, also when the runner stops in
- * the meantime: a job that it brings is released. Breaking it off could lose a job that the server
- * had handed out already. */
+ * One claim is under way at a time, for as many jobs as there are free slots, so every claimed
+ * job is started at once. The claim waits at the server for up to --poll, also if the runner
+ * stops in the meantime: its jobs are then released. Aborting the claim could lose a job that
+ * the server had already leased. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -26,7 +26,7 @@ void claimer_open(struct runner *r)
 
 /* ---- how many ---- */
 
-/* Jobs that --rate allows to be started now; if none, how long until one is. */
+/* The number of jobs that --rate allows to start now; if none, the time until the next one. */
 static size_t rate_room(const struct runner *r, size_t wanted, uint64_t *ret_wait_ms)
 {
     const struct rate_limit *rate = &r->plan->rate;
@@ -35,7 +35,7 @@ static size_t rate_room(const struct runner *r, size_t wanted, uint64_t *ret_wai
     if (rate->count == 0)
         return wanted;
     for (; room < wanted && room < rate->count; room++) {
-        size_t next = r->start_count + room; /* of all jobs, the number of the one to start */
+        size_t next = r->start_count + room; /* index of the next job, counted over all jobs */
         if (next < rate->count)
             continue;
         uint64_t free_at = r->starts[next % rate->count] + rate->window_ms;
@@ -59,8 +59,8 @@ static bool claims_over(const struct runner *r)
     return r->finished || r->closing || r->stop >= STOP_FINISH;
 }
 
-/* Who ends when the queues are empty does not wait, except a little for what its own jobs may
- * enqueue. */
+/* A runner that ends when the queues are empty does not wait, except briefly for jobs that its
+ * own jobs may enqueue. */
 static int64_t wait_of(const struct runner *r)
 {
     bool to_the_end = r->plan->until_empty || r->stop == STOP_DRAIN;

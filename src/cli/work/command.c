@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of the control socket says that the supervisor, and with it the whole tree, has ended.
- * Everything that was written is in the pipes then, and is read before they are closed. */
+/* The end of the control socket means that the supervisor, and with it the whole tree, has
+ * ended. By then all output is in the pipes; it is read before they are closed. */
 #include "cli/work/command.h"
 
 #include <errno.h>
@@ -30,15 +30,15 @@ struct command_run {
     uv_write_t input;
     struct buf output;
     uint64_t output_bytes;
-    struct buf line; /* of progress, as far as it has come */
+    struct buf line; /* incomplete line of progress */
     char message[sizeof(struct supervisor_message)];
     size_t message_len;
     int start_error; /* errno */
     int status;      /* of waitpid */
     bool has_status;
-    bool abandoned; /* processes were left that cannot be killed */
-    bool abandon;   /* no one waits for the end */
-    char text[256]; /* the sentence of the end */
+    bool abandoned; /* some processes could not be killed */
+    bool abandon;   /* the owner does not wait for the end */
+    char text[256]; /* sentence for the end */
     char buffer[READ_BYTES];
 };
 
@@ -163,7 +163,8 @@ static void command_over(struct command_run *c)
         return;
     for (int i = OUTPUT; i <= PROGRESS; i++)
         drain(c, i);
-    (void)waitpid(c->supervisor, NULL, 0); /* it has closed its socket, so it has ended */
+    (void)waitpid(c->supervisor, NULL,
+                  0); /* it has closed its socket, which means that it has ended */
     pipes_close(c);
 }
 
@@ -189,14 +190,14 @@ static void read_cb(uv_stream_t *stream, ssize_t len, const uv_buf_t *bytes)
 static void input_cb(uv_write_t *request, int status)
 {
     struct command_run *c = request->data;
-    (void)status; /* a command need not read all of it, or any */
+    (void)status; /* a command need not read its input */
     if (!uv_is_closing((uv_handle_t *)&c->pipes[INPUT]))
         uv_close((uv_handle_t *)&c->pipes[INPUT], closed_cb);
 }
 
 /* ---- the start ---- */
 
-/* Ours and theirs of each pipe, -1 when not open. */
+/* The runner's and the command's end of each pipe, -1 = not open. */
 struct pipe_ends {
     int ours[PIPES], theirs[PIPES];
 };
@@ -278,7 +279,8 @@ int command_start(uv_loop_t *loop, const struct work_plan *plan, struct work_job
     if (c->supervisor < 0) {
         ends_close(ends.ours);
         mem_free(c);
-        return err_note_set(note, -ERR_IO, "no process for the command: %s", strerror(error));
+        return err_note_set(note, -ERR_IO, "no process could be created for the command: %s",
+                            strerror(error));
     }
     pipes_begin(c, loop, &ends, job->payload);
     *ret = c;

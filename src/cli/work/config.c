@@ -119,8 +119,8 @@ static int unknown(struct config_reader *r, const yaml_node_t *key)
     const char *near = typed ? suggest_nearest(typed, names, WORK_OPTION_COUNT + 2) : NULL;
     quoted(scalar_of(key), shown);
     if (near)
-        return wrong(r, key, "%s is no setting of a worker; did you mean '%s'?", shown, near);
-    return wrong(r, key, "%s is no setting of a worker; `holdfast help work` lists the options",
+        return wrong(r, key, "%s is not a setting of a worker; did you mean '%s'?", shown, near);
+    return wrong(r, key, "%s is not a setting of a worker; `holdfast help work` lists the options",
                  shown);
 }
 
@@ -177,7 +177,7 @@ static int setting_read(struct config_reader *r, struct config_words *w, const y
 
 /* ---- one worker ---- */
 
-/* What stands beside --config comes first, so that the worker's own counts. */
+/* Options besides --config come first, so that those of the worker take precedence. */
 static int shared_add(struct config_reader *r, struct config_words *w)
 {
     const char *server = r->args ? arguments_text(r->args, "server", NULL) : NULL;
@@ -194,7 +194,7 @@ static int shared_add(struct config_reader *r, struct config_words *w)
     return 0;
 }
 
-/* As the command line would be: with the same messages. */
+/* Checked like a command line, with the same messages. */
 static int entry_check(struct config_reader *r, const struct work_entry *e, const yaml_node_t *node)
 {
     struct arguments args;
@@ -202,7 +202,7 @@ static int entry_check(struct config_reader *r, const struct work_entry *e, cons
     struct err_note note;
     int rc = options_parse(work_options, WORK_OPTION_COUNT, e->argc, e->argv, &args, &note);
     if (rc == 0) {
-        rc = work_plan_make(&args, r->arena, &plan, &note);
+        rc = work_plan_build(&args, r->arena, &plan, &note);
         arguments_done(&args);
     }
     return rc < 0 ? wrong(r, node, "%.200s", note.text) : 0;
@@ -281,7 +281,7 @@ int work_config_parse(const char *path, struct span text, const struct arguments
         rc = root_read(&r, ret);
         yaml_document_delete(&r.document);
     } else {
-        rc = err_note_set(note, -ERR_INVALID, "%.*s:%zu: no valid YAML: %s", PATH_SHOWN, path,
+        rc = err_note_set(note, -ERR_INVALID, "%.*s:%zu: not valid YAML: %s", PATH_SHOWN, path,
                           parser.problem_mark.line + 1,
                           parser.problem ? parser.problem : "unreadable");
     }

@@ -23,8 +23,8 @@ struct work_entries {
     size_t count;
 };
 
-/* Reads the file and checks every worker in it. `args` may have --server and --json, which count
- * for all that do not have their own. Everything lives in the arena. -ERR_INVALID with a sentence
+/* Reads the file and checks every worker in it. `args` may have --server and --json, which apply
+ * to all workers without their own. All memory is in the arena. -ERR_INVALID with a sentence
  * that names the line, -ERR_IO, -ERR_NOMEM. */
 MUST_CHECK int work_config_read(const char *path, const struct arguments *args, struct arena *arena,
                                 struct work_entries *ret, struct err_note *note);

@@ -30,7 +30,7 @@ const char *environment_header_name(struct span name, char out[WORK_VARIABLE_BYT
     return out;
 }
 
-/* Where to look for a server is no secret, and of use to a command that enqueues. */
+/* The address of the server is not secret, and useful to a command that enqueues. */
 static bool passes(const char *variable)
 {
     static const char ours[] = "HOLDFAST_", server[] = "HOLDFAST_SERVER=";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each worker is in a process group of its own, so that Ctrl-C reaches it once: through us. */
+/* Each worker has its own process group, so that it gets the signal of Ctrl-C once, from the
+ * parent. */
 #include "cli/work/fleet.h"
 
 #include <signal.h>
@@ -30,7 +31,7 @@ static int worker_run(const struct work_entry *entry)
     arena_init(&arena);
     if (options_parse(work_options, WORK_OPTION_COUNT, entry->argc, entry->argv, &args, &note) ==
         0) {
-        if (work_plan_make(&args, &arena, &plan, &note) == 0)
+        if (work_plan_build(&args, &arena, &plan, &note) == 0)
             status = runner_run(&plan);
         arguments_done(&args);
     }
@@ -44,7 +45,7 @@ static void worker_main(const struct fleet *f, size_t i, pid_t parent)
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)sigprocmask(SIG_UNBLOCK, &f->signals, NULL);
     if (getppid() != parent)
-        _exit(EXIT_FAILED); /* it ended before we asked to be told */
+        _exit(EXIT_FAILED); /* it ended before this call */
     int status = worker_run(&f->entries->list[i]);
     fflush(NULL);
     _exit(status);
@@ -66,7 +67,7 @@ static void workers_start(struct fleet *f)
         if (f->pids[i] == 0)
             worker_main(f, i, self);
         if (f->pids[i] < 0) {
-            perror("holdfast: no process for a worker");
+            perror("holdfast: no process could be created for a worker");
             f->pids[i] = 0;
             f->status = EXIT_FAILED;
             all_signal(f, SIGTERM);
@@ -82,7 +83,7 @@ static void worker_ended(struct fleet *f, int wait_status)
     f->running--;
     if (f->status == 0)
         f->status = status;
-    /* The two of --once say something about a job, not about the worker. */
+    /* The two statuses of --once describe a job, not the worker. */
     if (status != 0 && status != WORK_NOTHING && status != WORK_NOT_ACKED)
         all_signal(f, SIGTERM);
 }

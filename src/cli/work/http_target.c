@@ -76,8 +76,8 @@ static bool is_trace(struct span name)
            (name.len == 10 && strncasecmp(name.at, "tracestate", 10) == 0);
 }
 
-/* "Holdfast-Header-NAME", with `-` for everything that a header's name cannot have; the two of the
- * trace context keep their own. */
+/* "Holdfast-Header-NAME", with `-` for every character that a header name must not have;
+ * traceparent and tracestate keep their names. */
 static void job_header_add(struct header_list *l, const struct work_header *h)
 {
     char name[NAME_BYTES];
@@ -91,7 +91,7 @@ static void job_header_add(struct header_list *l, const struct work_header *h)
     line_add(l, name, h->value);
 }
 
-static int headers_make(struct work_job *job, struct header_list *l)
+static int headers_build(struct work_job *job, struct header_list *l)
 {
     l->job = job;
     l->lines = arena_array(&job->arena, LINES_MAX + job->header_count, sizeof *l->lines);
@@ -135,7 +135,7 @@ struct http_run *http_target_start(struct calls *calls, const struct work_plan *
 {
     struct header_list headers = {.count = 0};
     struct http_run *h = mem_zalloc(sizeof *h);
-    if (!h || headers_make(job, &headers) < 0) {
+    if (!h || headers_build(job, &headers) < 0) {
         mem_free(h);
         return NULL;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP target: sends a job to an address that the operator named. */
+/* The HTTP target: sends a job to an address that the operator has given. */
 #pragma once
 
 #include "base/buf.h"
@@ -13,9 +13,9 @@ struct http_run;
 /* Sends the job. NULL: no memory. */
 struct http_run *http_target_start(struct calls *calls, const struct work_plan *plan,
                                    struct work_job *job, struct target_owner owner);
-/* Breaks the request off; the owner is told nothing. */
+/* Cancels the request; the owner is not called. */
 void http_target_stop(struct http_run *h);
 
-/* One header line, "NAME: value", with everything percent-encoded that a header value cannot have;
- * with a NUL behind it. */
+/* One header line, "NAME: value", NUL-terminated, with all bytes percent-encoded that a header
+ * value must not have. */
 MUST_CHECK int http_target_header(struct buf *line, const char *name, struct span value);

@@ -14,7 +14,7 @@ struct member_in {
     int error;
 };
 
-/* The text of a string value; NULL, with the error kept, when it is another one. */
+/* The text of a string value; NULL, with the error set, if it is not a string. */
 static struct span text_of(struct member_in *in)
 {
     struct json_reader r;
@@ -24,7 +24,7 @@ static struct span text_of(struct member_in *in)
     if (json_next(&r, &t) < 0 || t.kind != JSON_STRING)
         in->error = -ERR_INVALID;
     else if (json_string(&t, &in->job->arena, &text) < 0)
-        text = in->value; /* an unpaired surrogate: no text stands for it */
+        text = in->value; /* an unpaired surrogate, which no UTF-8 text can represent */
     return text;
 }
 
@@ -146,7 +146,7 @@ static void headers_take(struct member_in *in)
     while (!in->error && client_members_next(&members, &name, &value)) {
         struct member_in one = {.job = in->job, .value = value};
         list[in->job->header_count] = (struct work_header){name, text_of(&one)};
-        in->job->header_count += one.error == 0; /* a value that is no text is left out */
+        in->job->header_count += one.error == 0; /* a value that is not a text is left out */
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A claimed job, as a target gets it. */
+/* A claimed job, for a target. */
 #pragma once
 
 #include <stdint.h>
@@ -15,26 +15,26 @@ struct work_header {
 };
 
 struct work_job {
-    struct arena arena; /* has all the texts, NUL-terminated where `const char *` */
+    struct arena arena; /* holds all texts, NUL-terminated if `const char *` */
     const char *id;
     uint64_t seq;
     const char *queue;
     const char *token; /* of the lease */
-    const char *kind;  /* NULL: it has none; so the next */
+    const char *kind;  /* NULL: none; likewise the next members */
     const char *correlation_id;
     int64_t attempt;
-    int64_t max_attempts; /* 0 = not known */
+    int64_t max_attempts; /* 0 = unknown */
     int64_t lease_ms;
     int64_t created_ms; /* wall time; 0 = not known */
     const struct work_header *headers;
     size_t header_count;
     enum work_payload payload_kind;
-    struct span payload; /* as it was enqueued */
+    struct span payload; /* unchanged */
 };
 
-/* Reads one item of the reply to a claim, which has been checked to be JSON; everything is copied.
- * -ERR_INVALID: it is no such item. -ERR_NOMEM. *ret needs work_job_done in any case. */
+/* Reads one item of the reply to a claim, which must be valid JSON; everything is copied.
+ * -ERR_INVALID: it is not a job. -ERR_NOMEM. *ret needs work_job_done in any case. */
 MUST_CHECK int work_job_read(struct span object, struct work_job *ret);
 void work_job_done(struct work_job *j);
-/* The value of a header; NULL without one. Names are compared without regard to case. */
+/* The value of a header; NULL if not found. Names are compared without regard to case. */
 const char *work_job_header(struct work_job *j, const char *name);

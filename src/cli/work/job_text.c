@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Standard error and progress of a task, kept until they are sent. All of it is bounded: what the
- * server is too slow for is dropped from the front. */
+/* Standard error and progress of a task, kept until they are sent. The size is limited: if the
+ * server is too slow, the oldest bytes are dropped. */
 #include <stdio.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ static void front_drop(struct buf *b, size_t len)
     b->len -= len;
 }
 
-/* Twice the size before it is cut, so that not every byte moves the rest. */
+/* Truncated at twice the size, so that not every byte moves the rest. */
 static void tail_add(struct job_text *x, struct span bytes)
 {
     if (bytes.len > WORK_ERROR_BYTES_MAX)
@@ -59,7 +59,7 @@ static bool line_logged(struct task *t)
     return x->second_lines++ < LOGGED_PER_SECOND;
 }
 
-/* Half of it at a time, so that not every line moves the rest. */
+/* Half of it is dropped at a time, so that not every line moves the rest. */
 static void lines_shorten(struct buf *lines)
 {
     size_t half = lines->len / 2;
@@ -108,7 +108,7 @@ void job_text_end(struct task *t)
                       LOG_INT("lines", t->text.not_logged));
 }
 
-/* How many bytes the first LINES_MAX lines have. */
+/* The length of the first LINES_MAX lines. */
 static size_t lines_bytes(struct span lines)
 {
     size_t at = 0;

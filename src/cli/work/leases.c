@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leases that are renewed, and heartbeats.
+/* Heartbeats and the renewal of leases.
  *
- * A heartbeat registers the worker with its figures. It names all leases and renews them when the
- * first of them is due, a third of a lease after it was renewed last; its reply says which jobs are
- * cancelled or lost. With a server that does not know heartbeats, each task extends its own lease
- * (report.c). A lease that could not be renewed in time counts as lost when it ends. */
+ * A heartbeat registers the worker with its figures. It contains all leases and renews them when
+ * the first of them is due, a third of a lease after its last renewal; the reply lists jobs that
+ * are cancelled or lost. If the server does not support heartbeats, each task extends its own
+ * lease (report.c). A lease that could not be renewed in time counts as lost when it ends. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -24,8 +24,8 @@ void lease_renewed(struct task *t, uint64_t asked_at)
     t->renew_at = asked_at + (uint64_t)t->job.lease_ms / 3;
 }
 
-/* How long a heartbeat waits at the server. A job that is claimed meanwhile is in the next one, so
- * it must be over long before a lease ends. */
+/* How long a heartbeat waits at the server. A job that is claimed in the meantime is in the next
+ * heartbeat, so the wait must end long before a lease does. */
 static uint64_t wait_ms(const struct runner *r)
 {
     uint64_t ms = (uint64_t)r->plan->lease_ms / 4;
@@ -52,10 +52,10 @@ static void leases_write(struct runner *r, struct json_writer *w)
     json_write_array(w);
     for (struct link *at = r->tasks.next; at != &r->tasks; at = at->next) {
         struct task *t = LINK_OWNER(at, struct task, link);
-        t->in_beat = !t->ended && t->stop != TASK_LOST;
-        if (!t->in_beat)
+        t->in_heartbeat = !t->ended && t->stop != TASK_LOST;
+        if (!t->in_heartbeat)
             continue;
-        r->beat_extends = r->beat_extends || runner_now(r) >= t->renew_at;
+        r->heartbeat_extends = r->heartbeat_extends || runner_now(r) >= t->renew_at;
         json_write_object(w);
         text_write(w, "id", t->job.id);
         text_write(w, "token", t->job.token);
@@ -76,11 +76,11 @@ static int body_write(struct runner *r, struct buf *body)
     text_write(&w, "version", version_number());
     number_write(&w, "done", r->done);
     number_write(&w, "failed", r->failed);
-    r->beat_extends = false;
+    r->heartbeat_extends = false;
     leases_write(r, &w);
-    if (r->beat_extends)
+    if (r->heartbeat_extends)
         number_write(&w, "extend_ms", (uint64_t)r->plan->lease_ms);
-    if (r->task_count > 0 && r->beats)
+    if (r->task_count > 0 && r->heartbeats)
         number_write(&w, "wait_ms", wait_ms(r));
     if (r->left) {
         json_write_key(&w, "stopping");
@@ -104,38 +104,38 @@ static void stop_each(struct runner *r, struct span body, const char *member, en
         bool known = t && (t->stop == TASK_LOST || (t->stop != TASK_GOES_ON && why != TASK_LOST));
         if (!t || t->ended || known)
             continue;
-        t->in_beat = t->in_beat && why != TASK_LOST;
+        t->in_heartbeat = t->in_heartbeat && why != TASK_LOST;
         work_log_line(&r->log, LOG_WARN, why == TASK_LOST ? "lease_lost" : "cancelled",
                       LOG_TEXT("id", t->job.id));
         task_stop(t, why, r->plan->kill_after_ms);
     }
 }
 
-static void beat_taken(struct runner *r, struct span body)
+static void heartbeat_taken(struct runner *r, struct span body)
 {
     stop_each(r, body, "lost", TASK_LOST);
     stop_each(r, body, "cancel", TASK_CANCELLED);
-    for (struct link *at = r->tasks.next; r->beat_extends && at != &r->tasks; at = at->next) {
+    for (struct link *at = r->tasks.next; r->heartbeat_extends && at != &r->tasks; at = at->next) {
         struct task *t = LINK_OWNER(at, struct task, link);
-        if (t->in_beat)
-            lease_renewed(t, r->beat_sent);
+        if (t->in_heartbeat)
+            lease_renewed(t, r->heartbeat_sent);
     }
 }
 
-static void beat_cb(void *ctx, const struct call_reply *reply)
+static void heartbeat_cb(void *ctx, const struct call_reply *reply)
 {
     struct runner *r = ctx;
     uint64_t now = runner_now(r);
-    r->beat = NULL;
-    r->beat_at = now + RETRY_MS;
+    r->heartbeat = NULL;
+    r->heartbeat_at = now + RETRY_MS;
     if (reply->status == 200 && json_check_deep(reply->body, NULL, NULL) == 0) {
-        uint64_t next = r->beat_sent + wait_ms(r);
-        r->beats = true;
-        r->beat_at = r->task_count == 0 ? now + IDLE_EVERY_MS : next;
-        beat_taken(r, reply->body);
+        uint64_t next = r->heartbeat_sent + wait_ms(r);
+        r->heartbeats = true;
+        r->heartbeat_at = r->task_count == 0 ? now + IDLE_EVERY_MS : next;
+        heartbeat_taken(r, reply->body);
     } else if (!runner_unanswered(reply)) {
-        r->no_beats = true;
-        r->beats = false;
+        r->no_heartbeats = true;
+        r->heartbeats = false;
         if (!runner_missing(r, reply))
             work_log_line(&r->log, LOG_WARN, "heartbeat_refused", LOG_INT("status", reply->status),
                           LOG_SPAN("reason", runner_why(r, reply)));
@@ -145,25 +145,25 @@ static void beat_cb(void *ctx, const struct call_reply *reply)
 
 /* ---- when ---- */
 
-void leases_beat(struct runner *r)
+void leases_heartbeat(struct runner *r)
 {
     struct buf body;
-    if (r->beat || r->no_beats || r->left)
+    if (r->heartbeat || r->no_heartbeats || r->left)
         return;
     const char *path = runner_path(r, "/v1/workers/", r->plan->name, "/heartbeat");
     buf_init(&body);
     if (body_write(r, &body) < 0)
         runner_no_memory(r);
     else if (path)
-        r->beat = runner_ask(r, path, buf_span(&body), beat_cb, r);
-    r->beat_sent = runner_now(r);
+        r->heartbeat = runner_ask(r, path, buf_span(&body), heartbeat_cb, r);
+    r->heartbeat_sent = runner_now(r);
     buf_done(&body);
 }
 
 static void left_cb(void *ctx, const struct call_reply *reply)
 {
     struct runner *r = ctx;
-    (void)reply; /* without it the worker is shown as silent after a while */
+    (void)reply; /* otherwise the worker is shown as silent after a while */
     r->asides--;
     runner_poke(r);
 }
@@ -171,9 +171,9 @@ static void left_cb(void *ctx, const struct call_reply *reply)
 void leases_leave(struct runner *r)
 {
     struct buf body;
-    if (r->beat)
-        call_cancel(r->beat);
-    r->beat = NULL;
+    if (r->heartbeat)
+        call_cancel(r->heartbeat);
+    r->heartbeat = NULL;
     r->left = true;
     const char *path = runner_path(r, "/v1/workers/", r->plan->name, "/heartbeat");
     buf_init(&body);
@@ -191,9 +191,9 @@ void leases_leave(struct runner *r)
 
 void leases_tick(struct runner *r)
 {
-    /* The first task makes the idle worker's next heartbeat due. */
-    if (r->task_count > 0 && r->beat_at > r->beat_sent + wait_ms(r) && r->beats)
-        r->beat_at = r->beat_sent + wait_ms(r);
-    if (runner_now(r) >= r->beat_at)
-        leases_beat(r);
+    /* The first task of an idle worker makes its next heartbeat due. */
+    if (r->task_count > 0 && r->heartbeat_at > r->heartbeat_sent + wait_ms(r) && r->heartbeats)
+        r->heartbeat_at = r->heartbeat_sent + wait_ms(r);
+    if (runner_now(r) >= r->heartbeat_at)
+        leases_heartbeat(r);
 }

@@ -128,7 +128,7 @@ static int target_read(const struct arguments *args, struct work_plan *p, struct
     if ((words > 0) == (p->url != NULL))
         return err_note_set(note, -ERR_INVALID,
                             p->url ? "--url and a command exclude each other"
-                                   : "name a command behind `--`, or an address with --url");
+                                   : "give a command after `--`, or an address with --url");
     if (p->url && !is_http(p->url))
         return err_note_set(note, -ERR_INVALID, "--url must begin with http:// or https://");
     if (p->url)
@@ -172,7 +172,7 @@ static int exits_read(const struct arguments *args, struct work_plan *p, struct 
     return 0;
 }
 
-/* Options that only one kind of target knows, and options that exclude each other. */
+/* Checks options that belong to one kind of target, and options that exclude each other. */
 static int combination_check(const struct arguments *args, const struct work_plan *p,
                              struct err_note *note)
 {
@@ -187,8 +187,8 @@ static int combination_check(const struct arguments *args, const struct work_pla
     return 0;
 }
 
-int work_plan_make(const struct arguments *args, struct arena *arena, struct work_plan *ret,
-                   struct err_note *note)
+int work_plan_build(const struct arguments *args, struct arena *arena, struct work_plan *ret,
+                    struct err_note *note)
 {
     const char *set = getenv("HOLDFAST_SERVER");
     struct work_plan p = {

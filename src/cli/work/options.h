@@ -13,7 +13,7 @@
 enum { WORK_OPTION_COUNT = 18 };
 extern const struct option work_options[WORK_OPTION_COUNT];
 
-/* What one runner does. Texts are those of the command line, or in the arena of work_plan_make. */
+/* What one runner does. Texts are from the command line, or in the arena of work_plan_build. */
 struct work_plan {
     const char *server;
     const char *const *queues;
@@ -29,15 +29,15 @@ struct work_plan {
     int64_t timeout_ms;      /* of one job; 0 = none */
     int64_t kill_after_ms;   /* from SIGTERM to SIGKILL */
     int64_t stop_timeout_ms; /* from the first signal until the commands are terminated */
-    int64_t max_age_ms;      /* up to which a job is released when its target is busy */
-    bool drain;              /* the stop mode: until the queues are empty */
+    int64_t max_age_ms;      /* age up to which a job is released while its target is busy */
+    bool drain;              /* stop mode drain: until the queues are empty */
     bool until_empty;
     bool once;
     bool json; /* log lines */
     struct exit_map exits;
 };
 
-/* Reads the options; the words before `--` are queues, those behind it the command. -ERR_INVALID
- * with a sentence, -ERR_NOMEM. */
-MUST_CHECK int work_plan_make(const struct arguments *args, struct arena *arena,
-                              struct work_plan *ret, struct err_note *note);
+/* Reads the options; the arguments before `--` are queues, those after it are the command.
+ * -ERR_INVALID with a sentence, -ERR_NOMEM. */
+MUST_CHECK int work_plan_build(const struct arguments *args, struct arena *arena,
+                               struct work_plan *ret, struct err_note *note);

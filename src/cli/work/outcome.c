@@ -8,7 +8,7 @@
 
 #include "config/units.h"
 
-/* Of sysexits.h and the shells. */
+/* From sysexits.h and the shells. */
 enum {
     EXIT_DATA = 65,
     EXIT_TEMPORARY = 75,
@@ -19,7 +19,7 @@ enum {
 #define DELAY_MS_MIN INT64_C(1000)
 #define DELAY_MS_MAX INT64_C(300000)
 
-/* The words of --exit, by enum work_verb; WORK_PROBLEM has none. */
+/* The names of --exit, by enum work_verb; WORK_PROBLEM has none. */
 static const char *const exit_words[] = {
     [WORK_ACK] = "ack", [WORK_FAIL] = "fail", [WORK_DEAD] = "dead", [WORK_RELEASE] = "release"};
 static const char *const verb_names[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of a job: from the end of a command or the status of an HTTP reply to ack, fail,
- * dead or release. No I/O. */
+/* Decides the outcome of a job: from the end of a command or the status of an HTTP reply to ack,
+ * fail, dead or release. No I/O. */
 #pragma once
 
 #include <stdint.h>
@@ -13,8 +13,8 @@ enum work_verb {
     WORK_ACK,
     WORK_FAIL,    /* the attempt counts; the policy of the queue decides what follows */
     WORK_DEAD,    /* no retry; error_kind business */
-    WORK_RELEASE, /* again after a back-off, uncounted */
-    WORK_PROBLEM, /* of the worker itself: released uncounted, and the runner backs off */
+    WORK_RELEASE, /* retried after a back-off, uncounted */
+    WORK_PROBLEM, /* a problem of the worker itself: released uncounted, and the runner backs off */
 };
 
 #define WORK_EXITS 256
@@ -26,7 +26,7 @@ struct exit_map {
     uint8_t verbs[WORK_EXITS];
 };
 
-/* 0 ack, 65 dead, 75 release, 78, 126 and 127 a problem of the worker, every other one fail. */
+/* 0 ack, 65 dead, 75 release, 78, 126 and 127 a problem of the worker, all others fail. */
 void exit_map_init(struct exit_map *m);
 /* CODE=ack|fail|dead|release. -ERR_INVALID with a sentence. */
 MUST_CHECK int exit_map_set(struct exit_map *m, const char *text, struct err_note *note);
@@ -50,6 +50,6 @@ const char *work_verb_name(enum work_verb verb); /* for the log: "acked", "faile
  * {"truncated": true, "bytes": total, "text": …}. */
 void result_write(struct json_writer *w, struct span kept, uint64_t total);
 
-/* How long a job that was released `times` times before stays away: 1 s, doubled each time, up to
- * 5 minutes. */
+/* The delay of a release after `times` earlier releases: 1 s, doubled each time, up to 5
+ * minutes. */
 int64_t release_delay_ms(unsigned times);

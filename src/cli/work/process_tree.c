@@ -35,7 +35,7 @@ struct directory_entry {
     char name[];
 };
 
-/* The parent of a process, 0 when it has ended. */
+/* The parent of a process; 0 if it has ended. */
 static pid_t parent_of(pid_t pid)
 {
     char path[32], text[512];
@@ -47,7 +47,7 @@ static pid_t parent_of(pid_t pid)
     if (len <= 0)
         return 0;
     text[len] = '\0';
-    /* "PID (NAME) STATE PARENT …"; a name may contain anything, also brackets. */
+    /* "PID (NAME) STATE PARENT …"; a name may contain any character, also parentheses. */
     const char *end = strrchr(text, ')');
     return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : 0;
 }
@@ -107,7 +107,8 @@ static const struct process_row *row_find(const struct process_table *t, pid_t p
     return NULL;
 }
 
-/* A child may have a smaller number than its parent, so it is repeated until nothing is added. */
+/* A child may have a smaller number than its parent, so the search is repeated until nothing is
+ * added. */
 static void descendants_mark(struct process_table *t)
 {
     pid_t self = getpid();
@@ -123,8 +124,9 @@ static void descendants_mark(struct process_table *t)
     }
 }
 
-/* A child keeps its number until we wait for it. The number of a deeper one may belong to another
- * process by now: the handle is opened first, and the parent compared then. */
+/* A child keeps its number until this process waits for it. The number of a deeper descendant
+ * may belong to another process by now: the handle is opened first, and then the parent is
+ * compared. */
 static void row_signal(const struct process_row *row, int number)
 {
     pid_t self = getpid();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of a task to the server. A task makes one at a time, so they arrive in order: what was
- * written to standard error is in the job's log before the job ends. Without an answer a call is
- * repeated with the same lease token, which makes an outcome that had arrived no second one. */
+/* The calls of a task to the server. A task has one call at a time, so they arrive in order:
+ * output to standard error is in the job's log before the job ends. A call without a reply is
+ * repeated with the same lease token, so that an outcome that did arrive is not recorded twice. */
 #include <stdio.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ static void log_body(const struct task *t, struct json_writer *w)
     json_write_array_end(w);
 }
 
-/* What is said for people: the sentence of the runner, or the end of standard error. */
+/* The message: the sentence of the runner, or the end of standard error. */
 static void error_write(const struct task *t, struct json_writer *w, const char *key)
 {
     struct span text = buf_span(&t->error);
@@ -112,8 +112,7 @@ static const char *outcome_path(const struct task *t)
 
 /* ---- replies ---- */
 
-/* Unanswered: the tick repeats it. What was sent is to be sent again, unless there is something
- * newer. */
+/* No reply: the tick repeats the call. Its data is sent again, unless there is newer data. */
 static void call_retry(struct task *t, enum task_call what)
 {
     if (what == TASK_PROGRESS)
@@ -125,7 +124,7 @@ static void call_retry(struct task *t, enum task_call what)
     t->retry_at = runner_now(t->runner) + ms;
 }
 
-/* The lease is lost, or the user wants the job to end. */
+/* The lease is lost, or a cancel was requested. */
 static void cancel_check(struct task *t, const struct call_reply *reply)
 {
     struct runner *r = t->runner;
@@ -167,7 +166,7 @@ static void log_cb(struct task *t, const struct call_reply *reply)
     buf_clear(&t->text.lines);
 }
 
-/* The server does not take what we send about the outcome: without the details then. */
+/* The server refused the details of the outcome: it is sent without them. */
 static bool outcome_simpler(struct task *t, const struct call_reply *reply)
 {
     struct runner *r = t->runner;
@@ -213,7 +212,7 @@ static void call_cb(void *ctx, const struct call_reply *reply)
     }
     t->failures = 0;
     if (what == TASK_OUTCOME) {
-        outcome_cb(t, reply); /* t may be free */
+        outcome_cb(t, reply); /* t may have been freed */
         return;
     }
     if (what == TASK_EXTEND)
@@ -233,7 +232,7 @@ static enum task_call due(const struct task *t)
     uint64_t now = runner_now(r);
     if (t->call || now < t->retry_at || t->stop == TASK_LOST)
         return TASK_NO_CALL;
-    if (!t->ended && !r->beats && now >= t->renew_at)
+    if (!t->ended && !r->heartbeats && now >= t->renew_at)
         return TASK_EXTEND;
     if (t->text.progress_new && !r->no_progress && (t->ended || now >= t->progress_at + EVERY_MS))
         return TASK_PROGRESS;

@@ -15,7 +15,7 @@
 
 #define TICK_MS 100
 #define BAR_MS 500
-/* When the runner is stopped at once, it must have ended before somebody kills it: with the default
+/* If the runner is stopped at once, it must end before it is killed: with the default
  * --stop-timeout of 25 s, before the 30 s of Kubernetes. */
 #define STOP_KILL_MS 2000
 #define GIVE_UP_MS 2000 /* after SIGKILL, for the reports */
@@ -99,7 +99,7 @@ static void loop_close(struct runner *r)
     r->closing = true;
     for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
         uv_close(handles[i], NULL);
-    uv_stop(&r->loop); /* a heartbeat that waits is not waited for */
+    uv_stop(&r->loop); /* a pending heartbeat does not delay the end */
 }
 
 void runner_finish(struct runner *r, int status)
@@ -117,7 +117,7 @@ void runner_poke(struct runner *r)
     claimer_poke(r);
     if (!over || r->task_count > 0 || r->claim)
         return;
-    if (r->beats && !r->left)
+    if (r->heartbeats && !r->left)
         leases_leave(r);
     if (r->asides == 0)
         loop_close(r);
@@ -165,7 +165,7 @@ static void stop_begin(struct runner *r)
     runner_poke(r);
 }
 
-/* The first one begins the stop mode, the second one terminates the commands, a third one kills
+/* The first signal begins the stop mode, the second terminates the commands, the third kills
  * them. */
 static void signal_cb(uv_signal_t *handle, int number)
 {
@@ -249,12 +249,13 @@ static void work(struct runner *r)
                   LOG_TEXT("server", r->plan->server), LOG_INT("concurrency", r->plan->concurrency),
                   LOG_TEXT("version", version_number()));
     claimer_open(r);
-    leases_beat(r);
+    leases_heartbeat(r);
     runner_poke(r);
     uv_run(&r->loop, UV_RUN_DEFAULT);
 }
 
-/* What still runs ends with its supervisor, which sees our end of its socket close. */
+/* Commands that still run are terminated by their supervisor, which sees that its socket is
+ * closed. */
 static void runner_close(struct runner *r)
 {
     while (!link_alone(&r->tasks))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: claims jobs, hands each to its target, renews leases, reports outcomes, and stops in
- * order. One process and one loop, without threads of its own. */
+/* The runner: claims jobs, passes each to its target, renews leases, reports outcomes, and stops
+ * in an orderly way. One process and one loop, without its own threads. */
 #pragma once
 
 #include "cli/work/options.h"
@@ -8,11 +8,12 @@
 /* Exit statuses of `holdfast work`, in addition to those of every command. */
 enum work_status {
     WORK_DONE = 0,
-    WORK_GAVE_UP = 1,     /* five problems of the worker in a row, or the server refused a claim */
-    WORK_UNREACHABLE = 3, /* no server, or outcomes could not be reported before the end */
-    WORK_NOTHING = 4,     /* --once: no job was ready */
-    WORK_NOT_ACKED = 5,   /* --once: the job was not acked */
+    WORK_GAVE_UP = 1, /* five problems of the worker in a row, or the server refused a claim */
+    WORK_UNREACHABLE =
+        3, /* the server is unreachable, or outcomes could not be reported before the end */
+    WORK_NOTHING = 4,   /* --once: no job was ready */
+    WORK_NOT_ACKED = 5, /* --once: the job was not acked */
 };
 
-/* Runs until it is stopped by a signal, or until the plan is fulfilled. Returns the exit status. */
+/* Runs until a signal stops it, or until the plan is complete. Returns the exit status. */
 int runner_run(const struct work_plan *plan);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the runner share.
+/* Shared by the files of the runner.
  *
  *   runner.c    start, signals, the tick, the stop modes, the end
  *   claimer.c   when to claim and how many: slots, --rate, breaker, back-off
@@ -40,10 +40,10 @@ enum stop_mode {
     STOP_NOW,    /* terminates what runs */
 };
 
-/* Why a task is told to end. */
+/* Why a task is stopped. */
 enum task_stop {
     TASK_GOES_ON,
-    TASK_LOST,      /* the lease is not ours any more */
+    TASK_LOST,      /* the lease is lost */
     TASK_CANCELLED, /* by a user */
     TASK_TIMED_OUT, /* --timeout */
     TASK_STOPPED,   /* the runner is stopped */
@@ -53,14 +53,15 @@ enum task_call { TASK_NO_CALL, TASK_EXTEND, TASK_PROGRESS, TASK_LOG, TASK_OUTCOM
 
 /* Standard error and progress of a job. */
 struct job_text {
-    struct buf tail;  /* the last WORK_ERROR_BYTES_MAX bytes or a little more, for `error` */
-    struct buf lines; /* whole lines that the job's log has not got yet, each with its line break */
-    struct buf sent;  /* the lines of the call that is under way */
-    struct buf line;  /* a line that has not ended yet */
-    int percent;      /* of the newest progress; -1 = only a message */
+    struct buf tail; /* the last WORK_ERROR_BYTES_MAX bytes or a little more, for `error` */
+    struct buf
+        lines; /* complete lines that are not yet in the job's log, each with its line break */
+    struct buf sent; /* the lines of the call that is under way */
+    struct buf line; /* a line that has not ended yet */
+    int percent;     /* of the newest progress; -1 = only a message */
     struct buf message;
-    bool progress_new; /* it was not sent yet */
-    uint64_t second;   /* the current one, and the lines that the runner has logged in it */
+    bool progress_new; /* it has not been sent */
+    uint64_t second;   /* the current second, and the lines that the runner has logged in it */
     uint64_t second_lines;
     uint64_t not_logged;
 };
@@ -69,20 +70,20 @@ struct task {
     struct link link; /* in runner.tasks */
     struct runner *runner;
     struct work_job job;
-    struct command_run *command; /* NULL: it does not run */
-    struct http_run *http;       /* so this one */
+    struct command_run *command; /* NULL: not running */
+    struct http_run *http;       /* the same for an HTTP target */
     enum task_stop stop;
-    bool ended;   /* the target has ended; what is left is to report it */
-    bool in_beat; /* the heartbeat that is under way has its lease */
-    bool plain;   /* the server refused the outcome with its details: without them then */
-    bool typed;   /* error_type is sent */
+    bool ended;        /* the target has ended, but its outcome has not been reported */
+    bool in_heartbeat; /* the heartbeat that is under way contains its lease */
+    bool plain;        /* the server refused the details of the outcome: they are not sent */
+    bool typed;        /* error_type is sent */
     uint64_t started, ended_at;
-    uint64_t lease_end; /* when we must assume that the lease is lost */
-    uint64_t renew_at;  /* when it is to be renewed: a third of the lease after the last time */
+    uint64_t lease_end; /* when the lease must be assumed lost */
+    uint64_t renew_at;  /* when to renew it: a third of the lease after the last renewal */
     struct verdict verdict;
     struct buf output; /* of the target */
     uint64_t output_bytes;
-    struct buf error; /* a sentence; empty = the tail of standard error is the error */
+    struct buf error; /* a sentence; empty = the end of standard error is the error */
     int64_t delay_ms; /* of a release; -1 = none */
     int64_t retry_after_ms;
     bool rate_limited;
@@ -91,7 +92,7 @@ struct task {
     enum task_call calling;
     uint64_t called_at, retry_at; /* retry_at: no call before it */
     uint64_t log_at, progress_at; /* when the last one was sent */
-    unsigned failures;            /* calls in a row that got no answer */
+    unsigned failures;            /* consecutive calls without a reply */
 };
 
 struct runner {
@@ -110,15 +111,15 @@ struct runner {
 
     struct link tasks;
     size_t task_count;
-    size_t asides; /* calls that belong to no task: reports to the breaker */
+    size_t asides; /* calls without a task: reports to the breaker */
     enum stop_mode stop;
-    bool finished; /* no more claims, for another reason than a signal */
+    bool finished; /* no more claims, for a reason other than a signal */
     bool closing;
     int status;
     uint64_t done, failed; /* jobs */
-    unsigned problems;     /* of the worker, in a row */
-    /* Releases of a job by this runner, by its sequence; a slot that two jobs share counts for the
-     * one that came last. */
+    unsigned problems;     /* consecutive problems of the worker */
+    /* Releases of a job by this runner, by its sequence; if two jobs share a slot, the last one
+     * counts. */
     struct {
         uint64_t seq;
         unsigned times;
@@ -131,21 +132,22 @@ struct runner {
     uint64_t *starts;   /* of the last plan->rate.count jobs, as a ring */
     size_t start_count; /* of all jobs */
 
-    struct call *allow; /* the question to the breaker */
-    bool permit;        /* it allowed a claim that has not been used */
+    struct call *allow; /* the request to the breaker */
+    bool permit;        /* the breaker allowed a claim that has not been used */
     bool probe;         /* … in state half_open: for one job */
-    bool claim_waited;  /* with wait_ms > 0, so an empty reply does not mean empty at once */
+    bool claim_waited;  /* sent with wait_ms > 0, so an empty reply came after the wait */
     bool reached;       /* the server has answered at least once */
 
-    struct call *beat;
-    bool beats;        /* the server knows heartbeats; else each lease is extended */
-    bool no_beats;     /* it does not */
-    bool left;         /* the last heartbeat was sent, which says that the worker stops */
-    bool beat_extends; /* the heartbeat that is under way renews the leases */
-    bool no_log;       /* the server does not take logs of jobs; so the next */
+    struct call *heartbeat;
+    bool heartbeats;        /* the server supports heartbeats; otherwise each lease is extended */
+    bool no_heartbeats;     /* it does not support them */
+    bool left;              /* the last heartbeat was sent, which reports that the worker stops */
+    bool heartbeat_extends; /* the heartbeat that is under way renews the leases */
+    bool no_log;            /* the server does not accept logs of jobs; progress likewise */
     bool no_progress;
     bool no_error_type;
-    uint64_t beat_sent, beat_at; /* when the last one was sent, and when the next one is */
+    uint64_t heartbeat_sent,
+        heartbeat_at; /* when the last one was sent, and when the next one is due */
 };
 
 /* ---- runner.c ---- */
@@ -153,49 +155,50 @@ static inline uint64_t runner_now(const struct runner *r)
 {
     return uv_now(&r->loop);
 }
-/* Ends with this status as soon as the tasks have; the first status that is not 0 stays. */
+/* Ends with this status when the tasks have ended; the first status that is not 0 stays. */
 void runner_finish(struct runner *r, int status);
-/* Something has ended: claims again, or ends the runner. */
+/* Called when a task or call has ended: claims again, or ends the runner. */
 void runner_poke(struct runner *r);
-/* Sends a JSON body to a path of the server. NULL: no memory, and the runner gives up. */
+/* Sends a JSON body to a path of the server. NULL: no memory, and the runner stops. */
 struct call *runner_ask(struct runner *r, const char *path, struct span body, call_done_fn done,
                         void *ctx);
 /* A path "/v1/jobs/ID/verb" or "/v1/breakers/NAME/verb" in the scratch memory. */
 const char *runner_path(struct runner *r, const char *before, const char *name, const char *after);
-/* What the reply says is wrong, for the log. */
+/* The error in the reply, for the log. */
 struct span runner_why(struct runner *r, const struct call_reply *reply);
-/* The code of a problem, "" without one. */
+/* The code of a problem; "" = none. */
 bool runner_code_is(struct runner *r, const struct call_reply *reply, const char *code);
-/* The server does not have this endpoint. */
+/* Whether the server does not have this endpoint. */
 bool runner_missing(struct runner *r, const struct call_reply *reply);
-/* A call that may succeed when it is repeated. */
+/* Whether the call may succeed if it is repeated. */
 bool runner_unanswered(const struct call_reply *reply);
 void runner_no_memory(struct runner *r);
 
 /* ---- claimer.c ---- */
 void claimer_open(struct runner *r);
 void claimer_poke(struct runner *r);
-/* No claim before that time. */
+/* Delays the next claim until that time. */
 void claimer_pause(struct runner *r, uint64_t ms);
 
 /* ---- breaker.c ---- */
-/* True: a claim is allowed now. Otherwise asks, and pokes the claimer when it is answered. */
+/* true: a claim is allowed now. Otherwise asks the breaker, and wakes the claimer when it is
+ * answered. */
 bool breaker_allows(struct runner *r);
 void breaker_report(struct runner *r, const struct task *t);
 
 /* ---- task.c ---- */
-/* Takes over a claimed job and starts its target; with `release`, gives it back at once. */
+/* Takes over a claimed job and starts its target; with `release`, releases it at once. */
 void task_new(struct runner *r, struct span job, bool release);
 void task_stop(struct task *t, enum task_stop why, int64_t kill_after_ms);
 void task_tick(struct task *t);
-/* The outcome was reported, or cannot be. `outcome` is for the log. */
+/* The outcome was reported, or cannot be reported. `outcome` is for the log. */
 void task_over(struct task *t, const char *outcome);
 void task_free(struct task *t);
-/* The job of this id, NULL = none. */
+/* The task of the job with this id; NULL = none. */
 struct task *task_find(struct runner *r, struct span id);
 
 /* ---- report.c ---- */
-/* Makes the next call of the task that is due, if any. */
+/* Sends the next call of the task that is due, if any. */
 void task_next(struct task *t);
 
 /* ---- job_text.c ---- */
@@ -205,16 +208,16 @@ void job_text_errors(struct task *t, struct span bytes);
 void job_text_progress(struct task *t, struct span line);
 /* The last line, which has no line break, counts as well. */
 void job_text_end(struct task *t);
-/* Moves lines to `sent`, as many as one request takes; and back in front of what came since. */
+/* Move lines to `sent`, as many as one request takes; and back to the front. */
 void job_text_sending(struct job_text *x);
 void job_text_unsent(struct job_text *x);
 
 /* ---- leases.c ---- */
 /* Sends a heartbeat, unless one is under way. */
-void leases_beat(struct runner *r);
-/* Sends the last one, which says that the worker stops; it counts as an aside. */
+void leases_heartbeat(struct runner *r);
+/* Sends the last heartbeat, which reports that the worker stops; it is not tied to a task. */
 void leases_leave(struct runner *r);
-/* Sends it when it is due. */
+/* Sends a heartbeat when it is due. */
 void leases_tick(struct runner *r);
-/* The server has renewed the lease that was asked for at this time. */
+/* The server has renewed the lease; the request was sent at this time. */
 void lease_renewed(struct task *t, uint64_t asked_at);

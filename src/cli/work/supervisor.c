@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner may have threads (of libcurl, looking up names), so everything here up to execve uses
+/* The runner may have threads (libcurl's name lookups), so everything here up to execve uses
  * system calls only: no allocator, no stdio. */
 #include "cli/work/supervisor.h"
 
@@ -21,12 +21,13 @@
 enum { CONTROL_FD = WORK_PROGRESS_FD + 1, ASIDE_FD = 16 };
 #define KILL_EVERY_MS 50
 #define ABANDON_MS                                                                                 \
-    30000 /* of SIGKILLs without effect: a process in the kernel, or of another user */
+    30000 /* SIGKILLs without effect: a process that is blocked in the kernel, or that belongs to  \
+             another user */
 
 struct supervisor {
     pid_t command;
     bool ended;       /* the command itself */
-    bool runner_gone; /* no one listens any more */
+    bool runner_gone; /* the runner has closed the socket */
     bool killing;     /* SIGTERM was sent */
     int64_t kill_at_ms;
     int64_t kill_after_ms;
@@ -38,7 +39,7 @@ static int64_t now_ms(void)
     return (int64_t)(clock_ns() / 1000000);
 }
 
-static void tell(enum supervisor_what what, int value)
+static void report(enum supervisor_what what, int value)
 {
     struct supervisor_message m = {(int32_t)what, value};
     ssize_t sent;
@@ -49,7 +50,7 @@ static void tell(enum supervisor_what what, int value)
 
 /* ---- setting up ---- */
 
-/* Gives the descriptors the numbers that the command expects, and closes all others. */
+/* Moves the descriptors to the numbers that the command expects, and closes all others. */
 static bool descriptors_arrange(const struct supervisor_setup *s)
 {
     int from[] = {s->input, s->output, s->errors, s->progress, s->control};
@@ -81,7 +82,7 @@ static void command_exec(const struct supervisor_setup *s)
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     execvpe(s->argv[0], s->argv, s->environment);
-    tell(SUPERVISOR_NOT_STARTED, errno);
+    report(SUPERVISOR_NOT_STARTED, errno);
     _exit(127);
 }
 
@@ -107,10 +108,10 @@ static void tree_terminate(struct supervisor *v, int64_t kill_after_ms)
         return;
     v->killing = true;
     process_tree_signal(SIGTERM, v->command);
-    process_tree_signal(SIGCONT, v->command); /* one that is stopped must see it */
+    process_tree_signal(SIGCONT, v->command); /* a stopped process must receive it */
 }
 
-/* Waits for all that have ended. False: no child is left. */
+/* Waits for all children that have ended. false: no child is left. */
 static bool children_reap(struct supervisor *v)
 {
     for (;;) {
@@ -121,7 +122,7 @@ static bool children_reap(struct supervisor *v)
         if (pid != v->command)
             continue;
         v->ended = true;
-        tell(SUPERVISOR_ENDED, status);
+        report(SUPERVISOR_ENDED, status);
     }
 }
 
@@ -157,7 +158,7 @@ static void supervise(struct supervisor *v)
 {
     while (children_reap(v)) {
         if (v->ended && !v->killing)
-            tree_terminate(v, v->kill_after_ms); /* what the command left behind */
+            tree_terminate(v, v->kill_after_ms); /* processes that the command left behind */
         struct pollfd fds[] = {{.fd = v->child_signals, .events = POLLIN},
                                {.fd = v->runner_gone ? -1 : CONTROL_FD, .events = POLLIN}};
         if (poll(fds, 2, timeout_of(v)) > 0) {
@@ -169,7 +170,7 @@ static void supervise(struct supervisor *v)
         if (v->killing && now_ms() >= v->kill_at_ms)
             process_tree_signal(SIGKILL, v->command);
         if (v->killing && now_ms() >= v->kill_at_ms + ABANDON_MS) {
-            tell(SUPERVISOR_ABANDONED, 0);
+            report(SUPERVISOR_ABANDONED, 0);
             return;
         }
     }
@@ -189,15 +190,15 @@ static void supervisor_main(const struct supervisor_setup *setup)
     if (command_start(&v, setup))
         supervise(&v);
     else
-        tell(SUPERVISOR_NOT_STARTED, errno);
+        report(SUPERVISOR_NOT_STARTED, errno);
 }
 
 pid_t supervisor_start(const struct supervisor_setup *setup)
 {
     sigset_t all, before;
     sigfillset(&all);
-    /* No handler of the runner may run in the supervisor, which keeps all signals blocked: it ends
-     * when its tree has, whatever is sent to the control group. */
+    /* No handler of the runner may run in the supervisor, which keeps all signals blocked: it
+     * ends when its tree has ended, whichever signals the process group gets. */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process between the runner and a command: one per command, forked from the runner.
  *
- * It is the subreaper of everything that the command starts, and has a session of its own, so that
- * Ctrl-C at the terminal of the runner reaches no command. It ends when none of these processes is
- * left: when the command itself has ended, what it left behind gets SIGTERM and, after a time,
- * SIGKILL. When the runner ends, however it does, its end of the control socket closes, and the
- * supervisor does the same with the whole tree.
+ * It is the subreaper of all processes that the command starts, and has its own session, so that
+ * Ctrl-C at the terminal of the runner does not reach the command. It ends when none of these
+ * processes is left: when the command itself has ended, remaining processes get SIGTERM and,
+ * after a time, SIGKILL. When the runner ends for any reason, its end of the control socket is
+ * closed, and the supervisor terminates the whole tree in the same way.
  *
  * Messages over the control socket, a stream, have a fixed size. */
 #pragma once
@@ -18,7 +18,7 @@
 enum supervisor_what {
     SUPERVISOR_NOT_STARTED = 1, /* to the runner: value is the errno of execve */
     SUPERVISOR_ENDED,           /* to the runner: value is the status of waitpid */
-    SUPERVISOR_ABANDONED,       /* to the runner: processes that SIGKILL does not end */
+    SUPERVISOR_ABANDONED,       /* to the runner: some processes survive SIGKILL */
     SUPERVISOR_TERMINATE,       /* from the runner: SIGTERM now, SIGKILL after value ms */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a target, a command or an HTTP address, tells about a job that it works on. */
+/* What a target, a command or an HTTP address, reports about its job. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,14 +12,14 @@ struct target_end {
     struct verdict verdict;
     struct span output; /* its first WORK_RESULT_BYTES_MAX bytes */
     uint64_t output_bytes;
-    const char *error;      /* a sentence; NULL = the end of standard error says it */
-    int64_t retry_after_ms; /* 0 = not said */
+    const char *error;      /* a sentence; NULL = the end of standard error is the error */
+    int64_t retry_after_ms; /* 0 = not given */
     bool rate_limited;
-    bool abandoned; /* processes were left that SIGKILL does not end */
+    bool abandoned; /* some processes survived SIGKILL */
 };
 
-/* Who is told. The spans are valid during the call. `ended` comes once, last, and never before the
- * start function has returned; the target is freed behind it. */
+/* The owner's callbacks. The spans are valid during the call. `ended` is called once, last, and
+ * never before the start function has returned; then the target is freed. */
 struct target_owner {
     void (*errors)(void *ctx, struct span bytes);  /* of standard error */
     void (*progress)(void *ctx, struct span line); /* without its line break */

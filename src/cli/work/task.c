@@ -21,7 +21,7 @@ static unsigned released_before(struct runner *r, uint64_t seq)
     return r->released[slot].times++;
 }
 
-/* How long a job is released for; a target that says so is obeyed, within --max-age. */
+/* How long a job is released for; a delay that the target gives is used, within --max-age. */
 static void release_plan(struct task *t)
 {
     const struct work_plan *p = t->runner->plan;
@@ -36,7 +36,7 @@ static void release_plan(struct task *t)
         t->verdict.verb = WORK_FAIL;
 }
 
-/* Why it was told to end decides, not how it then did. */
+/* The reason for the stop decides the outcome, not how the target then ended. */
 static void stop_decides(struct task *t)
 {
     char text[UNITS_TEXT_MAX];
@@ -149,7 +149,7 @@ static void give_back(struct task *t)
     task_next(t);
 }
 
-static struct task *task_make(struct runner *r)
+static struct task *task_alloc(struct runner *r)
 {
     struct task *t = mem_zalloc(sizeof *t);
     if (!t)
@@ -166,7 +166,7 @@ static struct task *task_make(struct runner *r)
 
 void task_new(struct runner *r, struct span job, bool release)
 {
-    struct task *t = task_make(r);
+    struct task *t = task_alloc(r);
     int rc = t ? work_job_read(job, &t->job) : -ERR_NOMEM;
     if (rc < 0) {
         if (t)

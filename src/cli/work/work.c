@@ -9,7 +9,7 @@
 #include "cli/work/options.h"
 #include "cli/work/runner.h"
 
-/* Only what each worker can share may stand beside --config. */
+/* Only options that all workers can share are allowed besides --config. */
 static int beside_config(const struct arguments *args)
 {
     char name[OPTION_NAME_MAX];
@@ -19,7 +19,7 @@ static int beside_config(const struct arguments *args)
         const char *given = args->given[i].option->name;
         if (strcmp(given, "config") != 0 && strcmp(given, "server") != 0 &&
             strcmp(given, "json") != 0)
-            return client_complain(EXIT_USAGE, "--%s stands in the file of --config",
+            return client_complain(EXIT_USAGE, "--%s must be set in the file of --config",
                                    option_name(args->given[i].option, name));
     }
     return EXIT_DONE;
@@ -52,7 +52,7 @@ int work_command(const struct command *cmd, const struct arguments *args)
     if (arguments_has(args, "config"))
         return run_file(args);
     arena_init(&arena);
-    if (work_plan_make(args, &arena, &plan, &note) < 0)
+    if (work_plan_build(args, &arena, &plan, &note) < 0)
         status = client_complain(EXIT_USAGE, "%s", note.text);
     else
         status = runner_run(&plan);

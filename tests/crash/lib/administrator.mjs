@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One who pauses, cancels, requeues and purges. `scratch` and `purged` are queues of its own: on the first
-// it acts in bulk, in the second there are only enqueues and purges, so what must be left is known.
+// An administrator: it pauses queues and cancels, requeues and purges jobs. The queues `scratch` and `purged` are its own: on
+// the first it acts in bulk; the second has only enqueues and purges, so it is known which jobs must be left.
 import { batch, WORK_QUEUES } from './producers.mjs';
 import { pause } from './recorder.mjs';
 import { end, noteClaim } from './workers.mjs';
@@ -15,10 +15,28 @@ async function pauseAndResume(load) {
   if (load.random.chance(60)) load.seen('resume', await load.call('POST', `/v1/queues/${queue}/resume`), { queue });
 }
 
-/** One of the last confirmed jobs, whatever it is doing now. */
-async function cancelOne(load) {
+/** The cancel of a running job is a request (202), unless it is forced. */
+async function cancel(load, id, body = {}) {
+  const answer = await load.call('POST', `/v1/jobs/${id}/cancel`, body);
+  const requested = answer.status === 202;
+  const deadline = requested ? Date.parse(answer.json.cancel_deadline) : undefined;
+  const entry = load.seen('cancel', answer, { id, requested, deadline, ok: answer.status === 200 || requested });
+  if (entry.ok && !requested) load.backlog--;
+}
+
+/** One of the last confirmed jobs, in any state. */
+async function cancelRecent(load) {
   const entry = load.recentJob();
-  if (entry && load.seen('cancel', await load.call('POST', `/v1/jobs/${entry.id}/cancel`), { id: entry.id }).ok) load.backlog--;
+  if (entry) await cancel(load, entry.id);
+}
+
+/** Cancels jobs that workers hold for a while. */
+export async function cancelHeld(load) {
+  while (load.producing) {
+    const held = [...load.held.values()];
+    if (held.length > 0) await cancel(load, load.random.of(held).id, load.random.chance(20) ? { force: true } : {});
+    await pause(load.random.below(60));
+  }
 }
 
 async function requeueOne(load) {
@@ -46,7 +64,7 @@ async function inBulk(load) {
 
 export async function administrator(load) {
   while (load.producing) {
-    await load.random.of([pauseAndResume, cancelOne, cancelOne, requeueOne, purge, inBulk])(load);
+    await load.random.of([pauseAndResume, cancelRecent, cancelRecent, requeueOne, purge, inBulk])(load);
     await pause(load.random.below(40));
   }
 }

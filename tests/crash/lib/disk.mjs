@@ -13,19 +13,19 @@ export class Disk extends LoopDisk {
     this.cutter = compile('power_cut.c', path.join(this.home, 'power_cut'));
   }
 
-  /** The power goes; flags as in power_cut.c. Whoever has files open gets errors from now on. */
+  /** Cuts the power; flags as in power_cut.c. From now on, operations on open files fail. */
   cut(flags) {
     run(this.cutter, this.root, String(flags));
   }
 
-  /** The power is back: nobody may have files open. */
+  /** Restores the power. No process may have files open. */
   restore() {
     run('umount', this.root);
     this.mount();
   }
 }
 
-/** Why no such disk can be had here, or false. */
+/** Why such a disk is not available here, or false. */
 export const whyNoDisk = () =>
   whyNone(() => {
     const disk = new Disk();

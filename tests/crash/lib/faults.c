@@ -37,7 +37,7 @@ struct control {
     _Atomic uint32_t call;
     _Atomic int32_t fault;
     _Atomic uint64_t nth;   /* 1 = the next call */
-    _Atomic uint64_t every; /* 0 = once; else again after so many more */
+    _Atomic uint64_t every; /* 0 = once; else again after this many more */
     _Atomic uint64_t passed;
     _Atomic uint64_t fired;
     _Atomic uint64_t fired_ms; /* wall time of the first */
@@ -334,7 +334,7 @@ void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 
-/* refused, for the allocation of whoever is at `caller`: its library is noted. */
+/* refused, for the allocation at `caller`: its library is noted. */
 static int memory_refused(const char *name, const void *caller)
 {
     Dl_info at;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes calls of a server fail: compiles faults.c, and arms it over a file that both have mapped.
+// Makes system calls of a server fail: compiles faults.c, and controls it through a file that both map.
 import { execFileSync } from 'node:child_process';
 import { closeSync, ftruncateSync, openSync, readSync, realpathSync, writeSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -28,7 +28,7 @@ export class Faults {
     this.env = { LD_PRELOAD: this.library, HF_FAULTS: this.name, HF_FAULTS_DIR: `${realpathSync(path.dirname(data))}/${path.basename(data)}` };
   }
 
-  /** The nth call of a kind fails (and every so many after it); fault: 'EIO', …, 'lie' or 'short'. */
+  /** The nth call of a kind fails (and then each time after `every` more); fault: 'EIO', …, 'lie' or 'short'. */
   arm({ call, fault, nth = 1, every = 0 }) {
     this.disarm();
     const bytes = Buffer.alloc(BYTES);

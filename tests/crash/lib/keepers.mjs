@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who use what is written together with a job's moves: commits of keys with jobs that leave a key
-// when they die, schedules that fire each second, a trigger whose jobs hold items, and a rule whose
-// notices go to a receiver. Their queues are their own; ../checker_keeps.mjs reads what they saw.
+// Keepers: clients that use what is written in the same commit as a state change of a job. They commit keys together with jobs that
+// leave a key when they die, and have schedules that fire each second, a trigger whose jobs hold items, and an alert rule whose
+// notices go to a receiver. They have their own queues; ../checker_keeps.mjs checks what they saw.
 import { Receiver } from '../../e2e/lib/receiver.mjs';
 import { until } from '../../e2e/lib/server.mjs';
 import { pause } from './recorder.mjs';
@@ -38,7 +38,7 @@ export class Keepers {
     this.workers = ['k-jobs', 'k-fired', 'k-work', 'k-work'].map((queue) => this.worker(queue));
   }
 
-  /** Again and again until it is known to have happened. */
+  /** Repeats the request until it is known to have succeeded. */
   async surely(method, path, json) {
     for (;;) {
       const answer = await this.load.call(method, path, json);
@@ -47,9 +47,9 @@ export class Keepers {
     }
   }
 
-  // ---- those who make jobs ----
+  // ---- producers ----
 
-  /** Under a check, so that it can be repeated: refused means that it has happened before. */
+  /** The commit has a check, so that it can be repeated: a refusal means that it succeeded before. */
   async commit() {
     const mark = ++this.commits;
     const payload = { commit: mark, pad: 'x'.repeat(this.load.random.below(400)) };
@@ -88,7 +88,7 @@ export class Keepers {
     }
   }
 
-  // ---- those who work ----
+  // ---- workers ----
 
   async end(kind, id, token, body = {}) {
     for (let again = true; again; ) {
@@ -135,7 +135,7 @@ export class Keepers {
 
   // ---- the end ----
 
-  /** Goes on until each kind of thing that a checker counts has happened, however long it takes. */
+  /** Waits until everything that the checks need has happened, for as long as it takes. */
   async haveDoneAll() {
     const { entries } = this.load.history;
     const seen = (kind, more = () => true) => entries.some((e) => e.kind === kind && e.sure && e.ok && more(e));
@@ -153,13 +153,13 @@ export class Keepers {
     }, LIMIT_MS);
   }
 
-  /** Nothing new comes, but for items that a trigger still takes. */
+  /** Stops the producers and schedules; a trigger still takes items. */
   async stopProducing() {
     await Promise.all(this.tasks);
     for (const name of Object.keys(SCHEDULES)) if (!SCHEDULES[name].source_queue) await this.surely('POST', `/v1/schedules/${name}/pause`);
   }
 
-  /** The queues are empty: the workers go, and the last notices arrive. */
+  /** The queues are empty: stops the workers and waits for the last notices. */
   async finish() {
     this.working = false;
     await Promise.all(this.workers);
@@ -170,7 +170,7 @@ export class Keepers {
     }
   }
 
-  /** What the server has of theirs, and what came to the receiver. */
+  /** Reads their keys and schedules from the server, and what the receiver got. */
   async collect() {
     const keys = new Map();
     for (let cursor = ''; cursor !== null; ) {

@@ -1,21 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who enqueue: one at a time, in batches, under keys, with delays and priorities.
+// Producers: they enqueue single jobs and batches, under keys, with delays and priorities.
+import { isDeepStrictEqual } from 'node:util';
+
 import { pause } from './recorder.mjs';
 
 export const MAX_ATTEMPTS = 8;
 export const MAX_CRASHES = 5;
 export const WORK_QUEUES = ['q0', 'q1', 'q2'];
 
-/** A payload follows from its marker, so whoever sees it can tell that no byte is missing. */
+/** Attempts of some jobs may run for less time than their lease lasts. */
+const TIMEOUT_MS = 600;
+
+/** A payload follows from its marker, so that a client that sees it can tell that no byte is missing. */
 const padOf = (marker) => marker.repeat(Math.ceil(Number(marker.split('-')[1]) / marker.length));
 const payloadOf = (marker) => ({ marker, pad: padOf(marker) });
-/** The marker, or what no one ever sent. */
-export function markerOf(payload) {
-  const { marker, pad } = payload ?? {};
-  return typeof marker === 'string' && /^m\d+-\d+$/.test(marker) && pad === padOf(marker) ? marker : `damaged: ${JSON.stringify(payload)?.slice(0, 80)}`;
+const ENVELOPE = ['kind', 'headers', 'correlation_id', 'group', 'timeout_ms'];
+/** The members of ENVELOPE that a job with this marker was enqueued with: they follow from the marker, too. */
+export function envelopeOf(marker) {
+  const number = Number(/^m(\d+)/.exec(marker)[1]);
+  return {
+    ...(number % 2 === 0 ? { kind: `kind-${number}`, headers: { marker, note: 'h'.repeat(number % 500) } } : {}),
+    ...(number % 3 === 0 ? { correlation_id: `correlation-${marker}`, group: `group-${number % 5}` } : {}),
+    ...(number % 16 === 5 ? { timeout_ms: TIMEOUT_MS } : {}),
+  };
 }
 
-/** About so many jobs may wait for the workers; then producers rest, so that the end is not far. */
+/** The marker of a job as a claim or a list shows it, or a text that no producer has sent. */
+export function markerOf(job) {
+  const { marker, pad } = job.payload ?? {};
+  const known = typeof marker === 'string' && /^m\d+-\d+$/.test(marker) && pad === padOf(marker);
+  if (!known) return `damaged payload: ${JSON.stringify(job.payload)?.slice(0, 80)}`;
+  const shown = Object.fromEntries(ENVELOPE.filter((name) => job[name] !== undefined).map((name) => [name, job[name]]));
+  return isDeepStrictEqual(shown, envelopeOf(marker)) ? marker : `damaged fields of ${marker}: ${JSON.stringify(shown).slice(0, 200)}`;
+}
+
+/** Producers pause while about this many jobs wait for the workers, so that the queues can be drained soon. */
 const BACKLOG_MAX = 400;
 
 let markers = 0;
@@ -25,9 +44,10 @@ function bytesOf({ random, heavy }) {
   return random.below(dice >= 997 ? 150_000 : dice >= 960 || heavy ? 12_000 : 300);
 }
 
-export const plainJob = (load) => ({
-  payload: payloadOf(`m${++markers}-${bytesOf(load)}`), max_attempts: MAX_ATTEMPTS, max_crashes: MAX_CRASHES, backoff_ms: [5, 10],
-});
+export function plainJob(load) {
+  const marker = `m${++markers}-${bytesOf(load)}`;
+  return { payload: payloadOf(marker), ...envelopeOf(marker), max_attempts: MAX_ATTEMPTS, max_crashes: MAX_CRASHES, backoff_ms: [5, 10] };
+}
 
 /** outcome: what the answer says of this job, or null. */
 function noteEnqueue(load, queue, job, answer, outcome) {

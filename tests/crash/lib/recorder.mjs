@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests over HTTP to a server that comes and goes, and the history of what was seen (its shape is
-// at the head of ../checker.mjs). A broken connection makes an outcome unsure.
+// Sends HTTP requests to a server that is killed and restarted, and records what was seen (the format is described
+// at the top of ../checker.mjs). After a broken connection the outcome is not known.
 import http from 'node:http';
 
 export const now = () => performance.timeOrigin + performance.now();
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A small seeded generator, so that a failing run's plan can be had again. */
+/** A small seeded generator, so that the plan of a failing run can be repeated. */
 export function randomOf(seed) {
   let s = seed >>> 0 || 1;
   const next = () => {
@@ -20,10 +20,10 @@ export function randomOf(seed) {
   return { below: (n) => next() % n, chance: (percent) => next() % 100 < percent, of: (list) => list[next() % list.length] };
 }
 
-/** Refused for certain: 503 is "surely not done", 507 "no room", below 500 the client's own doing. */
+/** Statuses that say whether the change happened: 503 and 507 mean that it did not; below 500 the reply says so. */
 const surelyAnswered = (status) => (status > 0 && status < 500) || status === 503 || status === 507;
 
-/** A server without memory may be short of words, not of sense. */
+/** A server without memory may send an error without a body. */
 function parse(method, path, status, text) {
   if (status >= 500 && text === '') return {};
   try {
@@ -43,25 +43,25 @@ export class Recorder {
     this.hold();
   }
 
-  /** The server is there (again). */
+  /** The server is ready (again). */
   serve(server) {
     this.server = server;
     this.setUp();
   }
 
-  /** It is about to be killed: new requests wait, those under way go on until they break. */
+  /** The server is about to be killed: new requests wait, and outstanding ones continue until the connection breaks. */
   hold() {
     this.setUp();
     this.up = new Promise((resolve) => (this.setUp = resolve));
   }
 
-  /** It is gone. */
+  /** The server has ended. */
   down() {
     this.agent.destroy();
     this.agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
   }
 
-  /** Idle connections are given up, so that the next requests need new ones. */
+  /** Closes idle connections, so that the next requests need new ones. */
   reconnect() {
     for (const sockets of Object.values(this.agent.freeSockets)) for (const socket of [...sockets]) socket.destroy();
   }
@@ -71,13 +71,13 @@ export class Recorder {
     return entry;
   }
 
-  /** For good: whoever calls gets no answer, so that nothing goes on. */
+  /** For good: callers get no reply, so that the clients stop. */
   abandon() {
     this.call = () => new Promise(() => {});
     this.down();
   }
 
-  /** {sure, status, json, t0, t1}; sure = an answer came that says whether it happened. */
+  /** {sure, status, json, t0, t1}; sure: a reply arrived that says whether the change happened. */
   async call(method, path, json = {}, headers = {}) {
     for (let gate; gate !== this.up; await gate) gate = this.up;
     const t0 = now();
@@ -107,7 +107,7 @@ export class Recorder {
     });
   }
 
-  /** What an answer says in general; outcomes are added by the callers. */
+  /** Records what every reply says; callers add the outcome. */
   seen(kind, answer, more) {
     return this.record({ kind, t0: answer.t0, t1: answer.t1, sure: answer.sure, ok: answer.status === 200 || answer.status === 201, ...more });
   }

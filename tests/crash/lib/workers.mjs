@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who claim: polling, waiting, over streams; and every way in which a lease can end.
+// Workers: they poll, wait, or listen on a stream, and end leases in every way. Some of them send heartbeats.
 import { openStream } from '../../e2e/lib/client.mjs';
 import { MAX_ATTEMPTS, MAX_CRASHES, markerOf } from './producers.mjs';
 import { now, pause } from './recorder.mjs';
@@ -8,35 +8,84 @@ export const LEASE_MS = 1000;
 
 export function noteClaim(load, job, answer, more = {}) {
   return load.record({
-    kind: 'claim', queue: job.queue, id: job.id, token: job.token, attempt: job.attempt, marker: markerOf(job.payload), lease: LEASE_MS,
-    bound: false, maxAttempts: MAX_ATTEMPTS + MAX_CRASHES - 1, t0: answer.t0, t1: answer.t1, ...more,
+    kind: 'claim', queue: job.queue, id: job.id, token: job.token, attempt: job.attempt, marker: markerOf(job), lease: LEASE_MS,
+    bound: false, maxAttempts: MAX_ATTEMPTS + MAX_CRASHES - 1, timeoutAt: job.timeout_at && Date.parse(job.timeout_at), t0: answer.t0, t1: answer.t1, ...more,
   });
 }
 
-/** Says how a lease ended, again and again until it is known whether that counted. */
+/** What every reply to the holder of a lease says. */
+const replyTo = (job, answer) => ({ id: job.id, token: job.token, cancel: answer.json?.cancel === true });
+
+/** Reports how a lease ended, or extends it; repeats the request until it is known whether it took effect. */
 export async function end(load, kind, job, body = {}) {
   for (;;) {
     const answer = await load.call('POST', `/v1/jobs/${job.id}/${kind}`, { token: job.token, ...body });
     const { state, run_at: runAt, repeat } = answer.json ?? {};
     load.seen(kind, answer, {
-      id: job.id, token: job.token, repeat: repeat === true, state, runAt: runAt && Date.parse(runAt), lease: kind === 'extend' ? LEASE_MS : undefined,
+      ...replyTo(job, answer), repeat: repeat === true, state, runAt: runAt && Date.parse(runAt), lease: kind === 'extend' ? LEASE_MS : undefined,
+      failure: kind === 'fail' ? body : undefined,
     });
-    if (answer.status === 200 && repeat !== true && ['done', 'dead'].includes(state)) load.backlog--;
+    if (answer.status === 200 && repeat !== true && ['done', 'dead', 'cancelled'].includes(state)) load.backlog--;
     if (answer.sure && answer.status !== 503) return;
   }
 }
 
-/** How likely in a hundred, and what is done with the job. */
+/** The error follows from the token, so that the error of one attempt cannot pass for that of another. */
+const failureOf = (job) => ({ error: `failed under ${job.token}`, error_type: `Error_${job.token}`, stack: `at ${job.token}\n`.repeat(1 + (job.seq % 300)) });
+const fail = (load, job, more = {}) => end(load, 'fail', job, { ...failureOf(job), ...more });
+
+let reports = 0;
+/** A line of the log is sent once: a repeat would be a second line. */
+async function log(load, job) {
+  const lines = Array.from({ length: 1 + load.random.below(3) }, () => `line ${++reports} of ${job.token}`);
+  load.seen('log', await load.call('POST', `/v1/jobs/${job.id}/log`, { token: job.token, lines }), { id: job.id, token: job.token, lines });
+}
+
+async function progress(load, job) {
+  const report = { percent: load.random.below(101), message: `report ${++reports} of ${job.token}`, data: { token: job.token, report: reports } };
+  const extends_ = load.random.chance(30);
+  const answer = await load.call('POST', `/v1/jobs/${job.id}/progress`, { token: job.token, ...report, ...(extends_ ? { lease_ms: LEASE_MS } : {}) });
+  load.seen('progress', answer, { ...replyTo(job, answer), report });
+  if (extends_) load.seen('extend', answer, { ...replyTo(job, answer), lease: LEASE_MS });
+}
+
+/** Reports while it works. */
+async function reportAndAck(load, job) {
+  for (let n = 1 + load.random.below(3); n > 0; n--) await load.random.of([log, progress])(load, job);
+  await load.random.of([end, end, (l, kind, j) => fail(l, j)])(load, 'ack', job);
+}
+
+/** Holds the job for a while, in which a cancel can arrive. */
+async function holdAndEnd(load, job) {
+  load.held.set(job.token, job);
+  await pause(load.random.below(500));
+  load.held.delete(job.token);
+  await load.random.of([(l, j) => end(l, 'ack', j), (l, j) => end(l, 'release', j), fail])(load, job);
+}
+
+/** Extends the lease for longer than attempts may run; the ack of a job with timeout_ms is too late. */
+async function extendForLong(load, job) {
+  for (let i = 0; i < 4; i++) {
+    await pause(200);
+    await end(load, 'extend', job, { lease_ms: LEASE_MS });
+  }
+  await end(load, 'ack', job);
+}
+
+/** The probability in percent, and what the worker does with the job. */
 const habits = [
-  [62, (load, job) => end(load, 'ack', job, { result: { ok: true } })],
-  [10, (load, job) => end(load, 'fail', job, { error: 'made to fail' })],
-  [3, (load, job) => end(load, 'fail', job, { error: 'made to fail for good', retry: false })],
-  [6, (load, job) => end(load, 'release', job, { reason: 'not now' })],
-  [7, (load, job) => end(load, 'extend', job, { lease_ms: LEASE_MS }).then(() => end(load, 'ack', job))],
-  [3, (load, job) => load.task(pause(LEASE_MS * 1.3).then(() => end(load, 'ack', job)))], // lets the lease end; its late ack is stale
+  [46, (load, job) => end(load, 'ack', job, { result: { ok: true } })],
+  [9, fail],
+  [3, (load, job) => fail(load, job, { retry: false })],
+  [5, (load, job) => end(load, 'release', job, { reason: 'not now' })],
+  [6, (load, job) => end(load, 'extend', job, { lease_ms: LEASE_MS }).then(() => end(load, 'ack', job))],
+  [3, (load, job) => load.task(pause(LEASE_MS * 1.3).then(() => end(load, 'ack', job)))], // The lease ends first, so the ack is stale.
   [5, (load, job) => end(load, 'ack', job).then(() => end(load, 'ack', job))],
-  [2, (load, job) => end(load, 'release', job).then(() => end(load, 'ack', job))], // stale
-  [2, (load, job) => end(load, 'fail', job).then(() => end(load, 'fail', job))],
+  [2, (load, job) => end(load, 'release', job).then(() => end(load, 'ack', job))], // The ack is stale.
+  [2, (load, job) => fail(load, job).then(() => fail(load, job))],
+  [10, reportAndAck],
+  [6, (load, job) => load.task(holdAndEnd(load, job))],
+  [3, (load, job) => load.task(extendForLong(load, job))],
 ];
 function work(load, job) {
   let dice = load.random.below(100);
@@ -56,7 +105,7 @@ async function claimer(load, name, waitMs) {
   }
 }
 
-/** Jobs pushed over server-sent events; the connection goes now and then. */
+/** Jobs pushed over server-sent events; the connection is closed now and then. */
 async function listener(load) {
   while (load.working) {
     await load.up;
@@ -77,7 +126,7 @@ async function listener(load) {
         load.task(work(load, job));
       }
     } catch {
-      // A server that ends a stream by itself does so at a moment that is not known here.
+      // When the server closes a stream by itself, the time is not known here.
       for (const entry of held) entry.dropped = closedAt ?? entry.t1;
       await pause(5);
     }
@@ -86,9 +135,28 @@ async function listener(load) {
   }
 }
 
+/** Renews the leases of the jobs that workers hold for a while, and learns which of them are to stop. */
+async function heartbeats(load) {
+  while (load.working) {
+    const held = [...load.held.values()];
+    const leases = held.map(({ id, token }) => ({ id, token }));
+    const waits = load.random.chance(50);
+    const body = waits ? { leases, wait_ms: 100 } : { leases, extend_ms: LEASE_MS };
+    const answer = await load.call('POST', '/v1/workers/holder/heartbeat', body);
+    const { cancel = [], lost = [] } = answer.json ?? {};
+    for (const { id, token } of held) {
+      const has = answer.status === 200 && !lost.includes(id);
+      load.seen('heartbeat', answer, { id, token, ok: has, cancel: cancel.includes(id) });
+      if (!waits) load.seen('extend', answer, { id, token, ok: has, cancel: cancel.includes(id), lease: LEASE_MS });
+    }
+    await pause(20 + load.random.below(60));
+  }
+}
+
 export const startWorkers = (load) => [
   ...['poll-1', 'poll-2', 'poll-3'].map((name) => claimer(load, name, 0)),
   ...['wait-1', 'wait-2', 'wait-3'].map((name) => claimer(load, name, 200)),
   listener(load),
   listener(load),
+  heartbeats(load),
 ];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// beanstalkd's protocol as it goes over the wire, and the servers that speak it.
+// The protocol of beanstalkd on the wire, and servers that implement it.
 import { spawn } from 'node:child_process';
 import net from 'node:net';
 
 import { freePort } from './ports.mjs';
 import { startServer, until } from './server.mjs';
 
-/** One connection. Answers come whole: {line, data?} where data is what follows the line. */
+/** One connection. Replies are complete: {line, data?}, where data follows the line. */
 export class Beanstalk {
   static async connect(port, host = '127.0.0.1') {
     const socket = typeof port === 'string' ? net.connect(port) : net.connect(port, host);
@@ -60,7 +60,7 @@ export class Beanstalk {
     this.socket.write(bytes, 'latin1');
   }
 
-  /** The next answer. */
+  /** The next reply. */
   answer() {
     if (this.answers.length) return Promise.resolve(this.answers.shift());
     if (this.ended) return Promise.resolve({ line: 'CLOSED' });
@@ -101,7 +101,7 @@ export function fieldsOf(data) {
 }
 export const listOf = (data) => data.toString('latin1').split('\n').filter((l) => l.startsWith('- ')).map((l) => l.slice(2));
 
-/** Our server with the API open; server.beanstalk is its port. */
+/** Holdfast with this API; server.beanstalk is its port. */
 export async function startBeanstalk({ args = [], listen = '127.0.0.1:0', ...options } = {}) {
   const server = await startServer({ ...options, args: ['--beanstalk', listen, ...args] });
   const ready = await until('the API listens', () => server.stdout.match(/^listening on beanstalk:\/\/127\.0\.0\.1:(\d+)\n/m));
@@ -109,9 +109,9 @@ export async function startBeanstalk({ args = [], listen = '127.0.0.1:0', ...opt
   return server;
 }
 
-/** Waits until somebody listens there. */
+/** Waits until a server listens on the port. */
 export async function listening(port, process) {
-  await until(`somebody listens on ${port}`, async () => {
+  await until(`a server listens on ${port}`, async () => {
     if (process.exitCode !== null) throw new Error(`it ended with ${process.exitCode}`);
     try {
       await (await Beanstalk.connect(port)).close();
@@ -122,7 +122,7 @@ export async function listening(port, process) {
   });
 }
 
-/** The beanstalkd that Debian has. */
+/** The beanstalkd of Debian. */
 export async function startBeanstalkd(args = []) {
   const port = await freePort();
   const child = spawn('beanstalkd', ['-l', '127.0.0.1', '-p', String(port), ...args], { stdio: 'ignore' });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP as a user's program would do it (Client), byte by byte (rawExchange), and server-sent events.
+// HTTP as the program of a user sends it (Client), as raw bytes (rawExchange), and server-sent events.
 import http from 'node:http';
 import net from 'node:net';
 
@@ -42,8 +42,9 @@ export class Client {
   }
 
   /**
-   * Over a store that fails now and then, a 503 or 504 is tried again, as a client should; where that makes nothing
-   * twice, also when it is the answer for one job of many. `repeated`: an earlier try may have done it, or a part.
+   * With a store that fails from time to time, a request that gets 503 or 504 is repeated, as a client should do; if
+   * nothing can be done twice, also when this is the result of one job of many. `repeated`: an earlier attempt may have
+   * done all or a part of it.
    */
   async request(method, path, options = {}) {
     const parts = options.headers?.['idempotency-key'] !== undefined || /^\/v1\/(ack|fail|extend|release)$/.test(path);
@@ -72,7 +73,7 @@ export class Client {
   }
 }
 
-/** Sends bytes on a fresh connection and collects what comes until the server closes or `done` holds. */
+/** Sends bytes on a new connection and collects the reply until the server closes or `done` holds. */
 export function rawExchange(server, bytes, { done = () => false, limitMs = 60_000 } = {}) {
   return new Promise((resolve, reject) => {
     const socket = net.connect(server.port, server.host);
@@ -95,7 +96,7 @@ export function rawExchange(server, bytes, { done = () => false, limitMs = 60_00
   });
 }
 
-/** Server-sent events: `await stream.next()` gives {event, id, data}; `close()` breaks the connection. */
+/** Server-sent events: `await stream.next()` returns {event, id, data}; `close()` closes the connection. */
 export function openStream(server, path, { method = 'GET', json, headers = {} } = {}) {
   const waiting = [];
   const ready = [];

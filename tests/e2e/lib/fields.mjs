@@ -82,7 +82,7 @@ export const queries = {
   '/v1/jobs': {
     queue: text(200), state: words(...states), group: text(512), unique: text(512), correlation_id: text(512), kind: text(128), priority_min: int(int64.min, int64.max),
     priority_max: int(int64.min, int64.max), created_from: time, created_to: time, reason: words('failed', 'expired'), order: word('oldest', 'newest'),
-    limit: int(1, 1000), payload: bool,
+    limit: int(1, 1000), payload: bool, reports: bool,
   },
   '/v1/jobs/{id}': { payload: bool },
   '/v1/events': { events, after: int(0, int64.max), queue: text(200) },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small disk of its own, which can be filled to the last block: an ext4 file system in a file, on a loop
+// A small private disk, which can be filled to the last block: an ext4 file system in a file, on a loop
 // device. It is unmounted when the process ends, also by a signal; what a process that was killed left
-// behind is taken away by the next one. Names carry a marker and the process, so nothing else is ever touched.
+// behind is removed by the next one. Names carry a marker and the process, so nothing else is ever touched.
 import { execFileSync } from 'node:child_process';
 import { closeSync, existsSync, fsyncSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, statfsSync, truncateSync, writeFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,13 +11,13 @@ const MARKER = 'holdfast-disk-';
 export const run = (file, ...args) => execFileSync(file, args, { stdio: ['ignore', 'ignore', 'pipe'] });
 const mounts = () => readFileSync('/proc/self/mounts', 'utf8').split('\n').map((line) => line.split(' ')[1] ?? '');
 
-/** Unmounts what is below a directory of ours and removes it. */
+/** Unmounts everything below a directory of this program and removes it. */
 function removeWhole(directory) {
   for (const mount of mounts().filter((m) => m.startsWith(`${directory}/`))) {
     try {
       run('umount', mount);
     } catch {
-      run('umount', '--lazy', mount); // a server that was just killed may not be gone yet
+      run('umount', '--lazy', mount); // a server that was just killed may still be ending
     }
   }
   rmSync(directory, { recursive: true, force: true });
@@ -46,7 +46,7 @@ const disks = new Set();
 process.on('exit', () => disks.forEach((disk) => disk.remove()));
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1));
 
-/** Why no such disk can be had here, or false; for the `skip` of a test. `make` makes and tries one. */
+/** Why no such disk can be created here, or false; for the `skip` of a test. `make` creates and tries one. */
 export function whyNoDisk(make = () => new LoopDisk()) {
   if (process.getuid() !== 0) return 'mounting needs root';
   let disk;
@@ -90,7 +90,7 @@ export class LoopDisk {
     return bavail * bsize;
   }
 
-  /** Takes every block that is left, but for so many bytes. */
+  /** Uses every free block except for this many bytes. */
   fill(leave = 0) {
     const fd = openSync(this.junk, 'a');
     for (const size of [1 << 20, 4096]) {
@@ -105,7 +105,7 @@ export class LoopDisk {
     closeSync(fd);
   }
 
-  /** There is room again. */
+  /** Frees the space again. */
   empty() {
     rmSync(this.junk, { force: true });
     this.sync();

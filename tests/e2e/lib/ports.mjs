@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ports for those who are told theirs, or come back to it: below the ones that the system hands out, of which any
-// connection of any program may have taken one meanwhile.
+// Ports for servers that get a fixed port, or that start again on the same one: below the range that the system assigns,
+// in which a connection of any program could take the port in the meantime.
 import net from 'node:net';
 
 const [FIRST, COUNT] = [10_000, 20_000];
@@ -11,7 +11,7 @@ const listens = (server, port) =>
     server.listen(port, '127.0.0.1', () => resolve(true));
   });
 
-/** A port of 127.0.0.1 that nobody listens on. */
+/** A port of 127.0.0.1 on which no server listens. */
 export async function freePort() {
   for (let tries = 0; tries < 1000; tries++) {
     const port = FIRST + Math.floor(Math.random() * COUNT);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a refusal must look like.
 
-/** What is wrong with an answer that should be a refusal, or null. `codes`: those that are right. */
+/** What is wrong with a reply that should be a refusal, or null. `codes`: the correct ones. */
 export function refusalFault(answer, codes, field) {
   const { json, status } = answer;
   if (!/^application\/problem\+json/.test(answer.headers['content-type'] ?? '') || !json) return `no problem document: ${status} ${answer.text?.slice(0, 200)}`;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program as a person at a terminal runs it, and what it says about its own API.
+// The program as a user runs it, and its table of routes.
 import { spawn } from 'node:child_process';
 
 import { binary } from './server.mjs';

@@ -8,7 +8,7 @@ import { freePort } from './ports.mjs';
 /** Where the server of scripts/with-postgres has its socket. */
 export const postgresDirectory = () => decodeURIComponent(process.env.HF_POSTGRES.replace(/.*host=/, '').replace(/&.*/, ''));
 
-/** Between a server and PostgreSQL: forwards, is away, or swallows the answers. */
+/** A proxy between a server and PostgreSQL: it forwards, is closed, or drops the replies. */
 export class PostgresProxy {
   constructor() {
     this.sockets = new Set();
@@ -36,7 +36,7 @@ export class PostgresProxy {
     far.on('data', (chunk) => this.deaf || near.write(chunk));
   }
 
-  /** Nobody listens any more, and everybody is cut off. */
+  /** Stops listening and closes all connections. */
   async cut() {
     const closed = new Promise((resolve) => this.listener.close(resolve));
     for (const socket of this.sockets) socket.destroy();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server that webhooks are delivered to: it keeps what comes and answers what it is told to.
+// A receiver of webhooks: it keeps the requests and replies as configured.
 import http from 'node:http';
 
 import { until } from './server.mjs';
@@ -7,7 +7,7 @@ import { until } from './server.mjs';
 export class Receiver {
   constructor() {
     this.requests = [];
-    /** What to answer: a status, or a function of (request, response) that answers itself. */
+    /** The reply: a status, or a function of (request, response) that replies itself. */
     this.answer = 200;
     this.server = http.createServer((request, response) => this.#take(request, response));
     this.sockets = new Set();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the real binary on a free port with a directory of its own, and stops it again.
+// Starts the real binary on a free port with its own directory, and stops it again.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,7 @@ process.on('exit', () => {
   for (const directory of directories) rmSync(directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
 });
 
-/** Goes when the process ends; HF_KEEP=1 leaves it for a look. */
+/** A directory that is removed when the process ends; HF_KEEP=1 keeps it for inspection. */
 export function temporaryDirectory() {
   const directory = mkdtempSync(path.join(tmpdir(), 'holdfast-e2e-'));
   directories.push(directory);
@@ -38,8 +38,8 @@ const sanitizer = {
 
 /**
  * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory', or a URL (see backend.mjs);
- * '' leaves it to the settings. `args` and `env` are added;
- * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server;
+ * '' uses the settings. `args` and `env` are added;
+ * `data` keeps an existing directory (a restart); `via` is a command that executes the server;
  * `spawned` gets the server before it is ready. Resolves when the server says that it listens.
  */
 export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [], spawned = () => {} } = {}) {
@@ -62,7 +62,7 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
       resolve(server.exit);
     });
   });
-  /** Ended, and all that it said is here. */
+  /** The process has ended, and all its output has been read. */
   server.closed = new Promise((resolve) => child.on('close', () => resolve(server.exit)));
   spawned(server);
   await new Promise((resolve, reject) => {
@@ -86,7 +86,7 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
   return server;
 }
 
-/** SIGTERM; fails when the server does not end cleanly. All that it said is here then. */
+/** Sends SIGTERM; fails if the server does not end cleanly. All its output has been read then. */
 export async function stopServer(server) {
   if (!server.exit) server.process.kill('SIGTERM');
   await server.closed;
@@ -96,15 +96,15 @@ export async function stopServer(server) {
   }
 }
 
-/** SIGKILL, as a crash would; the data directory stays. */
+/** Sends SIGKILL, like a crash; the data directory is kept. */
 export async function killServer(server) {
   server.process.kill('SIGKILL');
   await server.closed;
 }
 
-// Freed memory that a sanitizer holds back would count as the server's.
+// Freed memory that a sanitizer keeps would count as memory of the server.
 export const leanSanitizer = { ASAN_OPTIONS: 'detect_stack_use_after_return=0:exitcode=99:abort_on_error=0:quarantine_size_mb=0:thread_local_quarantine_size_kb=0' };
-/** Memory that the server has now, in MiB. */
+/** The resident memory of the server, in MiB. */
 export const residentMiB = (server) => Number(readFileSync(`/proc/${server.pid}/status`, 'utf8').match(/^VmRSS:\s+(\d+)/m)[1]) / 1024;
 /** Processor time that the server has used, in seconds. */
 export function processorSeconds(server) {
@@ -112,7 +112,7 @@ export function processorSeconds(server) {
   return (Number(fields[11]) + Number(fields[12])) / 100;
 }
 
-/** Polls a condition; for what the server does by itself. The limit only ends a test that fails: a busy machine stays
+/** Polls a condition that becomes true by itself. The limit only ends a test that fails: a busy machine stays
  * well below it. */
 export async function until(what, condition, limitMs = 60_000) {
   const end = Date.now() + limitMs;
@@ -124,5 +124,5 @@ export async function until(what, condition, limitMs = 60_000) {
   }
 }
 
-/** What its log has: a line may be here a moment later than the answer to what it tells of. */
+/** Waits for a line in the log: it may arrive a moment later than the reply to the request that caused it. */
 export const logged = (server, pattern) => until(`a line like ${pattern} in the log`, () => server.stderr.match(pattern));

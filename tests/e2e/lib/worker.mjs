@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `holdfast work` as a process of a test, and what the processes that it starts leave behind.
+// `holdfast work` as a process of a test, and the processes that it starts.
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 
@@ -47,9 +47,19 @@ export const stateOf = (api, id, state) =>
     return one.state === state ? one : null;
   });
 
-/** The number that a process has written into a file. */
+/** Waits until the lease of a running job has been renewed for this long; fails if the job starts another attempt. */
+export async function renewedFor(api, id, ms) {
+  const first = Date.parse((await stateOf(api, id, 'running')).lease_until);
+  await until(`the lease of job ${id} is renewed for ${ms} ms`, async () => {
+    const { attempts, lease_until } = await job(api, id);
+    if (attempts > 1) throw new Error(`the lease was lost: attempt ${attempts}`);
+    return Date.parse(lease_until) >= first + ms;
+  });
+}
+
+/** The process id that a process has written into a file. */
 export const pidIn = (file) => until(`a pid in ${file}`, () => existsSync(file) && Number(readFileSync(file, 'utf8').trim()));
-/** Whether a process exists and is no zombie. */
+/** Whether a process exists and is not a zombie. */
 export function alive(pid) {
   try {
     return !/^\d+ \(.*\) [ZX]/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));

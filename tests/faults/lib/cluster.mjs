@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several nodes on one database, with times that are short here and full in a soak.
+// Several nodes on one database, with short times here and the default times in a soak.
 import { Client } from '../../e2e/lib/client.mjs';
 import { killServer, startServer, stopServer, until } from '../../e2e/lib/server.mjs';
 
-/** HF_FULL=1: the times that a server has by default. */
+/** HF_FULL=1: the default times of a server. */
 export const full = process.env.HF_FULL === '1';
 export const times = full ? { ttl: 10_000, silent: 15_000, answer: 15_000 } : { ttl: 1000, silent: 1500, answer: 1000 };
 const settings = {
@@ -41,18 +41,18 @@ export class Node {
     await stopServer(this.server);
   }
 
-  /** What it knows of the others. */
+  /** Its view of the cluster. */
   async cluster() {
     return (await this.api.get('/v1/cluster')).json;
   }
-  /** One figure of /metrics. */
+  /** One value of /metrics. */
   async metric(name) {
     const { text } = await this.api.get('/metrics');
     return Number(text.match(new RegExp(`^${name} (\\S+)$`, 'm'))?.[1]);
   }
 }
 
-/** Starts so many at once; t.after ends whatever still runs. */
+/** Starts `count` nodes at once; t.after ends those that still run. */
 export async function startNodes(t, backend, count, more) {
   const nodes = Array.from({ length: count }, (_, i) => new Node(backend, i + 1, more));
   t.after(() => Promise.all(nodes.map((node) => (node.server && !node.server.exit ? node.kill() : null))));
@@ -60,7 +60,7 @@ export async function startNodes(t, backend, count, more) {
   return nodes;
 }
 
-/** The node that leads, once exactly one says of itself that it does and all know it. */
+/** The node that leads, once exactly one reports that it does and all know it. */
 export const leaderOf = (nodes, limitMs) =>
   until('one node leads', async () => {
     const views = await Promise.all(nodes.map((node) => node.cluster()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store's server that lies: a proxy in front of the real one that changes what it answers, a load that makes a
-// node use every part of its store meanwhile, and what must hold whatever comes: the node lives, answers /healthz,
-// stays small, and works again once the real server is heard. Seeded; the seed is part of every message.
+// A store with invalid replies: a proxy in front of the real server that changes its replies, a load that makes a node
+// use every part of its store, and what must always hold: the node keeps running, answers /healthz, uses bounded memory,
+// and works again once the real replies arrive. The seed is part of every message.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import net from 'node:net';
@@ -12,7 +12,7 @@ import { killServer, leanSanitizer, residentMiB, startServer, stopServer, until 
 
 const MEMORY_MIB = 1200; // with a sanitizer, which needs twice or three times what the program does
 
-/** Numbers from a seed: next() is in [0, 1). */
+/** Random numbers from a seed: next() is in [0, 1). */
 export class Random {
   constructor(seed) {
     this.state = seed >>> 0;
@@ -55,7 +55,7 @@ export function scramble(random, bytes) {
   }
 }
 
-/** Whether to change this message: seldom while a connection begins, or nothing would come after that. */
+/** Whether to change this message: rarely at the start of a connection, or it would never get further. */
 export function lies(random, rate, count, first) {
   return random.chance(count < first ? rate * 0.05 : rate);
 }
@@ -94,7 +94,7 @@ export class HostileProxy {
     });
   }
 
-  /** How often it lies, 0 = never; to be honest again all connections begin afresh. */
+  /** The share of changed replies, 0 = none; with 0 all connections are closed, so that new ones are correct. */
   set(rate) {
     this.rate = rate;
     if (rate === 0) for (const socket of this.sockets) socket.destroy();
@@ -117,7 +117,7 @@ const body = (random) => ({
 });
 const queueOf = (random) => `q${random.below(4)}`;
 
-/** Each kind of thing that a node asks its store for. */
+/** Every kind of request that a node sends to its store. */
 const acts = [
   (r) => ['POST', `/v1/queues/${queueOf(r)}/jobs`, body(r)],
   (r) => ['POST', `/v1/queues/${queueOf(r)}/jobs`, Array.from({ length: 1 + r.below(20) }, () => body(r))],
@@ -156,7 +156,7 @@ const acts = [
   (r) => ['POST', '/v1/kv/commit', { sets: [{ key: ['a', r.below(3)], value: 1 }], enqueues: [{ queue: 'q2', payload: 1 }] }],
 ];
 
-/** Jobs that were claimed, as far as the answers told. */
+/** Jobs that were claimed, as far as the replies show it. */
 class Seen {
   constructor() {
     this.jobs = [{ id: '1', token: '1-1' }];
@@ -175,7 +175,7 @@ class Seen {
   }
 }
 
-/** A request whose answer need not be JSON: a payload comes back as the store has it. */
+/** A request whose reply need not be JSON: a payload is returned as the store has it. */
 function ask(api, method, path, json, headers) {
   const body = json === undefined ? undefined : JSON.stringify(json);
   const all = body === undefined ? headers : { ...headers, 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
@@ -189,7 +189,7 @@ function ask(api, method, path, json, headers) {
         try {
           answer.json = JSON.parse(text);
         } catch {
-          // nothing is learnt from it
+          // the reply contains nothing useful
         }
         resolve(answer);
       });
@@ -198,13 +198,13 @@ function ask(api, method, path, json, headers) {
   });
 }
 
-/** After a refusal for want of the store: until there is one again, or for a while. */
+/** After a refusal because the store is unavailable: waits until it is available, or for some time. */
 async function patience(api) {
   const end = Date.now() + 1500;
   while (Date.now() < end && (await api.once('GET', '/readyz')).status !== 200) await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
-/** One request; it may fail in any way HTTP has, and must be answered. */
+/** One request; it may fail with any status, but it must be answered. */
 async function act(api, random, seen, seed) {
   const [method, path, json, headers = {}, keep] = random.pick(acts)(random, seen);
   const answer = await ask(api, method, encodeURI(path), json, headers).catch((error) => {
@@ -216,7 +216,7 @@ async function act(api, random, seen, seed) {
   if (answer.status === 503) await patience(api);
 }
 
-/** It has not ended, and is not too large; a process that is ending has no memory any more. */
+/** The process has not ended, and is not too large; a process that is ending has no memory any more. */
 async function alive(server, seed) {
   let mib = 0;
   try {
@@ -234,7 +234,7 @@ const settings = {
   LSAN_OPTIONS: `suppressions=${fileURLToPath(new URL('hostile.supp', import.meta.url))}:print_suppressions=0`,
 };
 
-/** A node on a store that lies for `actions` requests of each of several clients; then it must work again. */
+/** A node on a store with invalid replies for `actions` requests of each of several clients; then it must work again. */
 export async function liedTo({ proxy, url, seed, rate, actions }) {
   const random = new Random(seed);
   const server = await startServer({ backend: url, env: settings });
@@ -243,7 +243,7 @@ export async function liedTo({ proxy, url, seed, rate, actions }) {
     const seen = new Seen();
     for (let i = 0; i < 30; i++) await act(api, random, seen, seed);
     proxy.set(rate);
-    await Promise.all(Array.from({ length: 4 }, async (_, lane) => {
+    await Promise.all(Array.from({ length: 4 }, async (_, client) => {
       for (let i = 0; i < actions; i++) {
         await act(api, random, seen, seed).catch(async (error) => {
           if (error.code === 'ECONNRESET' || error.code === 'ECONNREFUSED') await server.closed;
@@ -251,7 +251,7 @@ export async function liedTo({ proxy, url, seed, rate, actions }) {
           throw error;
         });
         await alive(server, seed);
-        if (lane === 0 && i % 10 === 0) assert.equal((await api.once('GET', '/healthz')).status, 200, `seed ${seed}`);
+        if (client === 0 && i % 10 === 0) assert.equal((await api.once('GET', '/healthz')).status, 200, `seed ${seed}`);
       }
     }));
     proxy.set(0);
@@ -268,7 +268,7 @@ export async function liedTo({ proxy, url, seed, rate, actions }) {
   }
 }
 
-/** A job goes in, is handed out and acknowledged. */
+/** A job is enqueued, claimed and acknowledged. */
 async function works(api, queue) {
   const made = await api.once('POST', `/v1/queues/${queue}/jobs`, { json: { payload: 1 } });
   if (made.status !== 201) return false;
@@ -278,7 +278,7 @@ async function works(api, queue) {
   return (await api.once('POST', `/v1/jobs/${job.id}/ack`, { json: { token: job.token } })).status === 200;
 }
 
-/** A server that is lied to while it starts: it starts, or ends with a sentence. */
+/** A server that gets invalid replies while it starts: it starts, or ends with a message. */
 export async function startedOn({ url, seed }) {
   let spawned;
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Producers, workers and an administrator who ask any of several nodes of one store, while a plan of faults
-// runs; then every promise (C1 to C10 of docs/durability.md) is checked over what the clients saw.
-// HF_SEED=n repeats a plan, HF_KEEPERS=1 adds those who use keys, schedules, triggers and notices (C11 to C14).
+// Producers, workers and an administrator that use any of several nodes of one store, while a plan of faults runs; then
+// every promise (C1 to C10 of docs/durability.md) is checked with the replies that the clients got.
+// HF_SEED=n repeats a plan, HF_KEEPERS=1 adds clients of keys, schedules, triggers and notices (C11 to C14).
 import assert from 'node:assert/strict';
 
 import { check, stories } from '../../crash/checker.mjs';
@@ -15,14 +15,14 @@ import { leaderOf, startNodes, times } from './cluster.mjs';
 export const seed = seedOf();
 const keepers = process.env.HF_KEEPERS === '1';
 
-/** A load that asks any node. */
+/** A load that uses any node. */
 class ClusterLoad extends Load {
   get server() {
     return this.nodes ? this.random.of(this.nodes).server : null;
   }
   set server(_) {}
 
-  /** A node that is late with an answer, or closes a connection that nobody used, is asked again. */
+  /** Repeats a request if the node is late with the reply, or has closed an idle connection. */
   async read(where) {
     for (let tries = 0; ; tries++) {
       for (const { number, server } of this.nodes) assert.equal(server.exit, undefined, `node ${number} has ended\n${server.stderr}`);
@@ -62,7 +62,7 @@ const ofNodes = {
   },
 };
 
-/** Faults of the server that they share: how to kill and start it, to freeze and to thaw it, to end the lead. */
+/** Faults of the server that the nodes share: how to kill and start it, to freeze and to thaw it, to end the leader's lease. */
 const ofStore = ({ kill, start, freeze, thaw, endLead }) => ({
   async storeKilled({ load, random }) {
     const crash = { at: now(), ready: Infinity };
@@ -94,7 +94,7 @@ function verdict(load, faults) {
   if (keepers) checkKeepers(load);
 }
 
-/** So many faults: one of each kind that `first` names, then any. Resolves to the nodes, which still run. */
+/** Runs `count` faults: one of each kind in `first`, then random ones. Resolves to the nodes, which still run. */
 export async function faultsUnderLoad(t, { url, store, count, faults, first }) {
   const kinds = { ...ofStore(store), ...ofNodes };
   const args = ['--queue-defaults-keep-done', '1000000'];

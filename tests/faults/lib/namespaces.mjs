@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two network namespaces with one wire between them, which can be pulled: every packet is then swallowed, and nobody
-// is told. On the far side a proxy to the Unix socket of a database; on the near side a node.
+// Two network namespaces with a link between them that can be taken down: every packet is then dropped without an error.
+// The far side has a proxy to the Unix socket of a database, the near side a node.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -29,7 +29,7 @@ async function createNamespace(t) {
   const holder = spawn('unshare', ['--net', 'cat'], { stdio: ['pipe', 'pipe', 'inherit'] });
   t.after(() => holder.stdin.end());
   holder.stdin.write('.');
-  await once(holder.stdout, 'data'); // `cat` runs, so the namespace is there
+  await once(holder.stdout, 'data'); // `cat` runs, so the namespace exists
   return { pid: holder.pid, inside: ['nsenter', `--net=/proc/${holder.pid}/ns/net`] };
 }
 
@@ -43,8 +43,8 @@ async function createNamespaces(t) {
   return sides;
 }
 
-/** HF-2: a network that swallows every packet for a while. urlOf gets HOST:PORT; send(node, key) sends one job under a key
- * of idempotency; at the end it is known to the store once. */
+/** HF-2: a network that drops every packet for some time. urlOf gets HOST:PORT; send(node, key) sends one job with an
+ * idempotency key; at the end the store contains it once. */
 export async function darkNetwork(t, { socket, urlOf, send }) {
   const [near, away] = await createNamespaces(t);
   const link = (state) => execute([...away.inside, 'ip', 'link', 'set', 'hf1', state]);

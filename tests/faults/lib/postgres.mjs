@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The private PostgreSQL server that scripts/with-postgres started: questions in SQL, and ways to hurt it.
-// A test file that imports this runs itself below that script.
+// The private PostgreSQL server that scripts/with-postgres started: queries in SQL, and faults.
+// A test file that imports this runs itself with that script.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -17,7 +17,7 @@ if (!process.env.HF_POSTGRES) {
 export const base = process.env.HF_POSTGRES;
 /** The directory of its Unix socket. */
 export const socket = decodeURIComponent(base.replace(/.*host=/, ''));
-/** The URL of a store in a schema of its own. */
+/** The URL of a store in its own schema. */
 export const url = (schema, more = '') => `${base}&schema=${schema}${more}`;
 
 export function sql(text, database = 'postgres') {
@@ -37,7 +37,7 @@ function control(...words) {
   assert.equal(run.status, 0, `pg_ctl ${words.join(' ')}\n${existsSync(log) ? readFileSync(log, 'utf8').slice(-2000) : ''}`);
 }
 
-/** The server and everything that it forked; it stands still, so that it forks no more. */
+/** The server and its child processes; the server is stopped, so that it forks no more. */
 function processes() {
   const postmaster = Number(readFileSync(`${data}/postmaster.pid`, 'utf8').split('\n')[0]);
   process.kill(postmaster, 'SIGSTOP');
@@ -62,15 +62,15 @@ function signal(name, pids = processes()) {
   }
 }
 
-/** Every process at once, as when the machine loses its memory: what was not written is gone. */
+/** Kills every process at once, as if the machine crashed: data that were not written are lost. */
 export async function killDatabase() {
   const pids = processes();
   signal('SIGKILL', pids);
   await until('its processes have ended', () => pids.every((pid) => stateOf(pid) === 'Z'));
-  // Nobody may have collected the dead yet, who then look alive.
+  // Zombies that have not been reaped yet would look alive.
   for (const lock of [`${data}/postmaster.pid`, `${socket}/.s.PGSQL.5432.lock`]) rmSync(lock, { force: true });
 }
 export const startDatabase = () => control('start', '-l', `${data}/again.log`);
-/** It says nothing, and its connections stay. */
+/** It sends nothing, and its connections stay open. */
 export const freezeDatabase = () => signal('SIGSTOP');
 export const thawDatabase = () => signal('SIGCONT');

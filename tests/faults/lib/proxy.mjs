@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A proxy between a node and its database that can stall, refuse, and cut a connection at one exact place:
-// after a request has gone through, before its answer does.
+// A proxy between a node and its database that can stall, refuse connections, and close a connection at an exact place:
+// after a request has passed, before its reply does.
 import net from 'node:net';
 import { fileURLToPath } from 'node:url';
 
@@ -27,7 +27,7 @@ export class Proxy {
     }
     const pair = { client, server: net.connect(this.target), held: [], said: '', cut: null };
     this.pairs.add(pair);
-    const end = () => (pair.late ? this.pairs.delete(pair) : this.end(pair)); // what is held is still to be said
+    const end = () => (pair.late ? this.pairs.delete(pair) : this.end(pair)); // held bytes must still be sent
     for (const one of [pair.client, pair.server]) one.on('error', end).on('close', end);
     pair.client.on('data', (bytes) => this.ask(pair, bytes));
     pair.server.on('data', (bytes) => this.answer(pair, bytes));
@@ -68,7 +68,7 @@ export class Proxy {
     }
   }
 
-  /** Says what was held back; on: the connection goes on then. kept(): what that is, so far. */
+  /** Sends the held bytes; on: the connection continues then. kept(): the held bytes so far. */
   release(pair, on) {
     const kept = () => Buffer.concat(pair.late);
     const say = () => {
@@ -85,19 +85,19 @@ export class Proxy {
     else to.write(bytes);
   }
 
-  /** How many pieces are held back. */
+  /** The number of held pieces. */
   held() {
     return [...this.pairs].reduce((n, pair) => n + pair.held.length, 0);
   }
 
-  /** 'pass' | 'stall': nothing comes through, nothing is closed | 'refuse': nobody is there. */
+  /** 'pass' | 'stall': nothing passes, nothing is closed | 'refuse': connections are refused. */
   set(mode) {
     this.mode = mode;
     if (mode === 'refuse') for (const pair of this.pairs) this.end(pair);
     if (mode === 'pass') for (const pair of this.pairs) for (const [to, bytes] of pair.held.splice(0)) to.write(bytes);
   }
 
-  /** Once: cuts the connection whose next request has `marker` in it, and which has said `known` before;
+  /** Once: closes the connection whose next request contains `marker`, and which has sent `known` before;
    * before: the request is swallowed, else its answer; hold: the answer is kept, however the server ends, until
    * the function that this gives is called; that ends the connection, unless on. Resolves when that has happened. */
   cut({ marker = '', known = '', before = false, hold = false, on = false }) {
@@ -112,7 +112,7 @@ export class Proxy {
   }
 }
 
-// As a program of its own: node proxy.mjs HOST SOCKET prints its port, and ends with its standard input.
+// As a program: node proxy.mjs HOST SOCKET prints its port, and ends with its standard input.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [, , host, path] = process.argv;
   const proxy = await new Proxy({ path }).listen(host);

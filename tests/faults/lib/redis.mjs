@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The private Redis server that scripts/with-redis started: questions to it, and ways to hurt it. A test file
-// that imports this runs itself below that script.
+// The private Redis server that scripts/with-redis started: commands, and faults. A test file that imports
+// this runs itself with that script.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -25,11 +25,11 @@ function ask(form, words) {
   assert.equal(run.status, 0, run.stderr);
   return run.stdout.trim();
 }
-/** The answer to one command; redisText: as text in which any byte can be read. */
+/** The reply to one command; redisText: as text in which any byte can be read. */
 export const redis = (...words) => JSON.parse(ask('--json', words));
 export const redisText = (...words) => ask('--no-raw', words);
 
-/** The URL of a store with a prefix of its own; through: the port of a proxy, or a host and its port. */
+/** The URL of a store with its own prefix; through: the port of a proxy, or a host and its port. */
 export function url(prefix, through) {
   const at = typeof through === 'number' ? `127.0.0.1:${through}` : through;
   return `${at ? `redis://${at}/0` : process.env.HF_REDIS}?prefix=${prefix}:`;
@@ -38,7 +38,7 @@ export function url(prefix, through) {
 const pidOf = () => Number(readFileSync(file('redis.pid'), 'utf8'));
 const answers = () => spawnSync('redis-cli', ['-s', socket, 'PING'], { encoding: 'utf8' }).stdout.trim() === 'PONG';
 
-/** What it has not given to the system is gone. */
+/** Kills Redis: data that it has not written are lost. */
 export async function killRedis() {
   const pid = pidOf();
   process.kill(pid, 'SIGKILL');
@@ -50,11 +50,11 @@ export async function startRedis() {
   await until('Redis answers', answers);
 }
 
-/** It says nothing, and its connections stay. */
+/** It sends nothing, and its connections stay open. */
 export const freezeRedis = () => process.kill(pidOf(), 'SIGSTOP');
 export const thawRedis = () => process.kill(pidOf(), 'SIGCONT');
 
-/** As lib/load.mjs and lib/leading.mjs want one. */
+/** The store for lib/load.mjs and lib/leading.mjs. */
 export const storeAt = (prefix) => ({
   url: url(prefix),
   leader: () => {
@@ -69,8 +69,8 @@ export const storeAt = (prefix) => ({
   thaw: thawRedis,
 });
 
-/** The keys by themselves: each job stands in one index by state and holds one unique key at most, and nothing is
- * left running or held. */
+/** The keys must be consistent: each job is in one index by state and holds at most one unique key, and no job is running
+ * or held. */
 export function checkIndexes(prefix) {
   let rows = 0;
   for (const queue of redis('HVALS', `${prefix}:names`)) {

@@ -46,7 +46,7 @@ struct api_answer {
 };
 void api_answer(struct api_rig *r, struct api_client *c, struct api_answer *ret);
 
-/* One request on a connection of its own. The answer is the rig's until the next. */
+/* One request on a new connection. The answer is valid until the next one. */
 const struct api_answer *ask(struct api_rig *r, const char *line, const char *body);
 const struct api_answer *ask_with(struct api_rig *r, const char *line, const char *headers,
                                   const char *body, size_t len);
@@ -56,7 +56,7 @@ void expect(struct api_rig *r, const char *line, const char *body, unsigned stat
 /* Turns the loop until the condition holds. */
 #define API_UNTIL(rig, condition)                                                                  \
     do {                                                                                           \
-        uint64_t api_deadline = clock_ns() + UINT64_C(20000000000);                                \
+        uint64_t api_deadline = clock_ns() + UINT64_C(60000000000);                                \
         while (!(condition)) {                                                                     \
             if (clock_ns() > api_deadline)                                                         \
                 fail_msg("never became true: %s", #condition);                                     \

@@ -12,8 +12,8 @@ static struct fake_backend *fake_of(const struct backend *b)
     return (struct fake_backend *)b;
 }
 
-/* malloc, not base/mem.h: allocations that a test makes fail are the wrapper's.
- * Every text in a reply is this one, in memory that does not outlive the callback. */
+/* malloc, not base/mem.h: the allocations that a test makes fail must be those of the wrapper.
+ * Every text in a reply is this one, in memory that is freed after the callback. */
 static const char text[] = "a text of the fake backend";
 
 static void fill_job(struct fake_backend *f, struct job_view *v, const char *bytes)

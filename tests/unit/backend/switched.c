@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-/* malloc, not base/mem.h: allocations that a test makes fail are the wrapper's. */
+/* malloc, not base/mem.h: the allocations that a test makes fail must be those of the wrapper. */
 struct ask {
     struct switched *s;
     backend_reply_fn fn;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend_open refuses what it cannot open with a note that says what would be right. */
+/* backend_open refuses wrong URLs with a note that says what would be right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 static int open_url(const char *url, unsigned node, struct err_note *note)
 {
-    uv_loop_t loop; /* nothing here gets as far as using it */
+    uv_loop_t loop; /* not used by these tests */
     struct clock_manual clock = {{{1}, {1}}};
     struct backend_config config = {.loop = &loop, .clock = clock_manual(&clock), .node = node};
     struct backend *b = NULL;

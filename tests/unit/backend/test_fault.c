@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fault wrapper keeps the contract of backend.h whatever it does: each op one reply, never
- * inside submit, order of effect untouched, nothing lost on close. */
+/* The fault wrapper fulfils the contract of backend.h: one reply for each op, never inside submit,
+ * effects in order, nothing lost on close. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ static void test_late_is_bounded(void **state)
     (void)state;
     open_fault(&(struct fault_config){.seed = 5, .late_percent = 100, .late_turns = 4});
     submit_some(1, 16, rig_claim());
-    rig_turn(&rig, 1); /* the fake answers in the first turn */
+    rig_turn(&rig, 1); /* the fake replies in the first iteration */
     assert_int_equal(rig.order_count, 0);
     rig_turn(&rig, 4);
     assert_int_equal(rig.order_count, 16);
@@ -149,7 +149,7 @@ static void test_a_query_is_never_unknown(void **state)
     end();
 }
 
-static void test_same_seed_same_outcomes(void **state)
+static void test_same_seed_same_faults(void **state)
 {
     (void)state;
     static size_t order[2][300];
@@ -195,7 +195,7 @@ static void test_meddle_touch(void **state)
     assert_true(seen[0].claim.nonce != 0);
     assert_int_equal(seen[2].kind, OP_CLAIM);
     assert_true(seen[2].claim.nonce == 0);
-    submit_some(1, 1, rig_get(1)); /* nothing fits a query */
+    submit_some(1, 1, rig_get(1)); /* no interference applies to a query */
     assert_int_equal(rig.fake->count, 4);
     end();
 }
@@ -413,7 +413,7 @@ static void test_spurious_signals(void **state)
 {
     (void)state;
     open_fault(&(struct fault_config){.seed = 2, .spurious_percent = 100});
-    submit_some(1, 1, rig_claim()); /* no one watches */
+    submit_some(1, 1, rig_claim()); /* without a watch */
     rig_turn(&rig, 3);
     struct backend_watch *w;
     assert_int_equal(backend_watch(rig.b, SPAN_LITERAL("q"), rig_signal_cb, &rig, &w), 0);
@@ -453,7 +453,7 @@ static void count_cb(void *ctx)
     ++*(unsigned *)ctx;
 }
 
-/* Settled means: signals that were late have been given, too. */
+/* Settled means that late signals have been sent, too. */
 static void test_settle_waits_for_late_signals(void **state)
 {
     (void)state;
@@ -509,7 +509,7 @@ static void test_events_pass(void **state)
     end();
 }
 
-/* Whatever allocation fails: refused whole, or each op answered once. */
+/* Whichever allocation fails: the batch is refused, or each op is answered once. */
 static void test_without_memory(void **state)
 {
     (void)state;
@@ -548,7 +548,7 @@ int main(void)
         cmocka_unit_test(test_reordered_across_batches),
         cmocka_unit_test(test_dropped_denied_lost),
         cmocka_unit_test(test_a_query_is_never_unknown),
-        cmocka_unit_test(test_same_seed_same_outcomes),
+        cmocka_unit_test(test_same_seed_same_faults),
         cmocka_unit_test(test_meddle_touch),
         cmocka_unit_test(test_meddle_hold),
         cmocka_unit_test(test_meddle_hold_finds_nothing),

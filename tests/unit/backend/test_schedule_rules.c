@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of schedules that every store shares: which times may be fired, what that leaves, what
- * the job says, and which triggers would feed themselves. */
+/* The rules of schedules that all stores share: which times may be fired, the state afterwards, the
+ * content of the job, and which triggers would form a ring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void test_a_time_is_fired_once(void **state)
     want = (struct op_schedule){.at = {500}, .next_at = {500}};
     assert_int_equal(fire(OP_FIRE, &want, SCHEDULE_CRON, false, &s, false), OUT_INVALID);
     assert_int_equal(fire(OP_TRIGGER, &want, SCHEDULE_CRON, false, &s, false), OUT_INVALID);
-    want.now = true; /* out of turn, also when it is paused */
+    want.now = true; /* on request, also when it is paused */
     assert_int_equal(fire(OP_FIRE, &want, SCHEDULE_CRON, false, &after, true), OUT_OK);
     assert_int_equal(schedule_moved_on(&want, &after).next_at.ms, 600);
 }
@@ -56,7 +56,7 @@ static void test_an_eager_trigger_needs_no_time(void **state)
     assert_int_equal(fire(OP_TRIGGER, &want, SCHEDULE_QUEUE, true, &s, false), OUT_INVALID);
 }
 
-/* ORC-20: failures are counted and waited for; trouble of the server's own is none. */
+/* ORC-20: failures are counted and delay the next attempt; problems of the server do not count. */
 static void test_failures(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static bool ring(const struct schedule_flow *flows, size_t count, const char *so
     return found;
 }
 
-/* ORC-15: also over forks and over rings that others would make. */
+/* ORC-15: also across forks and across rings of other triggers. */
 static void test_rings(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void test_rings(void **state)
     assert_true(ring(flows, 5, "b", "a"));
     assert_false(ring(flows, 5, "a", "c"));
     assert_false(ring(flows, 5, "c", "e"));
-    assert_false(ring(flows, 5, "q", "x")); /* one that is there does not go on for ever */
+    assert_false(ring(flows, 5, "q", "x")); /* the search ends although a ring exists */
     assert_false(ring(flows, 0, "c", "a"));
 }
 

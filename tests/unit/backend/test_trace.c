@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tracing wrapper: one line an op, one a reply, and never a word of what is inside a job. */
+/* The tracing wrapper: one line for each op and each reply, and never the content of a job. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

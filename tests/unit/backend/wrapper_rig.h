@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loop, a fake backend, the wrapper round it, and a caller that counts what it is told. */
+/* A loop, a fake backend, the wrapper around it, and a caller that counts the replies. */
 #pragma once
 
 #include "unit/backend/fake_backend.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of base share: cmocka with its includes, and seeds.
+/* Shared by the tests of base: cmocka with its includes, and seeds.
  *
  * HF_SEED=n repeats a run; otherwise each run tries new numbers and prints its seed. */
 #pragma once

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every module of base that allocates, with the nth allocation failing, for every n: the call that
- * failed says so and changes nothing, the same call succeeds when memory is back, and nothing leaks
- * (the sanitizer sees to that). */
+/* Every module of base that allocates, with the nth allocation failing, for every n: the failed
+ * call reports it and changes nothing, the same call succeeds when memory is available again, and
+ * nothing leaks (the sanitizer checks that). */
 #include "unit/base/support.h"
 
 #include "base/buf.h"
@@ -36,7 +36,8 @@ static void sweep(scenario_fn scenario)
     }
 }
 
-/* True when the call failed for want of memory; then memory is back for the next try. */
+/* True if the call failed for lack of memory; then memory is available again for the next attempt.
+ */
 static bool ran_out(struct fault *f, int result)
 {
     if (result == 0)

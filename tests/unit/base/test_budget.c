@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory budget (HF-19): what is counted, who is refused, and who is shed first. */
+/* The memory budget (HF-19): what is counted, which charge is refused, and which account is shed
+ * first. */
 #include "unit/base/support.h"
 
 #include <ftw.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mistakes in our own code end the process: each is made in a child, which must abort. */
+/* Programming errors end the process: a child process commits each of them, and must abort. */
 #include "unit/base/support.h"
 
 #include <fcntl.h>

@@ -66,7 +66,7 @@ static void marked(void **state)
     assert_string_equal(s.last, HEAD "warn store_lost backend=1 why=gone\n");
     log_event(&s.log, LOG_WARN, "store_lost", LOG_TEXT("why", "gone"));
     assert_string_equal(s.last, HEAD "warn store_lost why=gone\n");
-    /* What is set anew holds for it, too. */
+    /* A setting that changes later applies to it, too. */
     size_t lines = s.lines;
     log_event(&one, LOG_DEBUG, "x");
     assert_int_equal(s.lines, lines);
@@ -105,7 +105,7 @@ static void levels(void **state)
             log_event(&s.log, all[i], "x");
         assert_int_equal(s.lines, shown + 1);
     }
-    log_event(NULL, LOG_ERROR, "nobody listens", LOG_INT("n", 1));
+    log_event(NULL, LOG_ERROR, "no writer", LOG_INT("n", 1));
     log_write(&s.log, LOG_ERROR, NULL, "no_site", NULL);
     assert_string_equal(s.last, HEAD "error no_site\n");
 }

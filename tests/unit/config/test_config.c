@@ -199,15 +199,15 @@ static const struct {
     const char *said;
 } wrong_files[] = {
     {"data: x\n\nlimit:\n  body_bytes: 1\n",
-     "test.yaml:3: 'limit' is no setting; did you mean 'limits'?"},
-    {"flarp: 1\n", "test.yaml:1: 'flarp' is no setting; `holdfast help config` lists them"},
+     "test.yaml:3: 'limit' is not a setting; did you mean 'limits'?"},
+    {"flarp: 1\n", "test.yaml:1: 'flarp' is not a setting; `holdfast help config` lists them"},
     {"limits:\n  bodybytes: 1\n",
-     "test.yaml:2: 'limits.bodybytes' is no setting; did you mean 'limits.body_bytes'?"},
-    {"body_bytes: 1\n", "'body_bytes' is no setting; did you mean 'limits.body_bytes'?"},
-    {"lisen: a\n", "test.yaml:1: 'lisen' is no setting; did you mean 'listen'?"},
+     "test.yaml:2: 'limits.bodybytes' is not a setting; did you mean 'limits.body_bytes'?"},
+    {"body_bytes: 1\n", "'body_bytes' is not a setting; did you mean 'limits.body_bytes'?"},
+    {"lisen: a\n", "test.yaml:1: 'lisen' is not a setting; did you mean 'listen'?"},
     {"queue_defaults:\n  backof_jitter_percent: 4\n",
      "did you mean 'queue_defaults.backoff_jitter_percent'?"},
-    {"<<: {data: x}\n", "'<<' is no setting"},
+    {"<<: {data: x}\n", "'<<' is not a setting"},
     {"data: a\ndata: b\n", "test.yaml:2: data comes a second time; it is in line 1 already"},
     {"limits: {pipeline: 1}\nlimits: {connections: 1}\n",
      "test.yaml:2: 'limits' comes a second time; it is in line 1 already"},
@@ -239,8 +239,8 @@ static const struct {
     {"data: \"a\\x9bb\"\n", "data is 'a?b'; it must be text"},
     {"listen: []\n", "listen is '[…]'; it must be a list of 1 to 64 texts"},
     {"listen: ['']\n", "listen is ''; it must be a list of 1 to 64 texts, none empty"},
-    {"listen: [[a]]\n", "listen holds a list or a map"},
-    {"listen: [~]\n", "listen holds an item without a value"},
+    {"listen: [[a]]\n", "listen contains a list or a map"},
+    {"listen: [~]\n", "listen contains an item without a value"},
     {"listen: ['localhost:1', here]\n", "cannot listen on \"here\": give HOST:PORT"},
     {"listen: ['0.0.0.0:80']\n", "only loopback addresses are allowed"},
     {"origins: ['*']\n", "origins has '*'; an origin is http:// or https://"},
@@ -257,7 +257,7 @@ static const struct {
     {"queue_defaults: {enqueue_rate: 5/s/job}\n", "(one of queue|group|correlation_id)"},
     {"queue_defaults: {enqueue_rate: {count: 5}}\n",
      "queue_defaults.enqueue_rate is a map; it must be none, or N/DURATION"},
-    {"queue_defaults: {rate_limit: 5}\n", "'queue_defaults.rate_limit' is no setting"},
+    {"queue_defaults: {rate_limit: 5}\n", "'queue_defaults.rate_limit' is not a setting"},
     {"queue_defaults: {backoff_max_ms: 999}\n",
      "queue_defaults: backoff.base_ms is 1000; it must not be more than backoff.max_ms"},
     {"queue_defaults: {backoff_ms: [1, x]}\n",
@@ -269,7 +269,7 @@ static const struct {
     {"queue_settings: {priorities: [a]}\n",
      "queue_settings.priorities is a list; it must be a map"},
     {"queue_settings: {priorities: high}\n", "queue_settings.priorities is 'high'; it must be a"},
-    {"queue_settings: {priorities: {a: {b: 1}}}\n", "holds a list or a map"},
+    {"queue_settings: {priorities: {a: {b: 1}}}\n", "contains a list or a map"},
     {"queue_settings: {use_redis: true}\n",
      "queue_settings.redis_url (REDIS_URL) is empty; it must be redis://HOST"},
     {"queue_settings: {use_redis: true, redis_url: 'redis://h'}\nbackend: 'memory:'\n",
@@ -289,11 +289,11 @@ static const struct {
     {"- data\n", "test.yaml:1: the file must be a map of settings"},
     {"just words\n", "test.yaml:1: the file must be a map of settings"},
     {"[a]: b\n", "test.yaml:1: the name of a setting must be a word"},
-    {"listen: [\n", "no valid YAML"},
-    {"data: 'x\n", "no valid YAML"},
-    {"data: b: c\n", "test.yaml:1: no valid YAML"},
+    {"listen: [\n", "not valid YAML"},
+    {"data: 'x\n", "not valid YAML"},
+    {"data: b: c\n", "test.yaml:1: not valid YAML"},
     {"data: \xff\n", "it must be UTF-8 text"},
-    {"\tdata: x\n", "test.yaml:1: no valid YAML"},
+    {"\tdata: x\n", "test.yaml:1: not valid YAML"},
 };
 
 static void wrong_files_are_explained(void **state)
@@ -387,7 +387,7 @@ static int call_end(struct call *call, struct config *ret, struct err_note *note
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
-static void flag_beats_environment_beats_file_beats_default(void **state)
+static void flags_precede_environment_file_and_default(void **state)
 {
     (void)state;
     struct call call;
@@ -448,8 +448,9 @@ static const struct {
 } wrong_texts[] = {
     {"HOLDFAST_NODE=x", NULL, "HOLDFAST_NODE is 'x'; it must be a whole number"},
     {"HOLDFAST_NODE=", NULL, "HOLDFAST_NODE is ''; it must be a whole number"},
-    {"HOLDFAST_DTA=x", NULL, "'HOLDFAST_DTA', which is no setting; did you mean 'HOLDFAST_DATA'?"},
-    {"HOLDFAST_FLARP=x", NULL, "'HOLDFAST_FLARP', which is no setting; `holdfast help config`"},
+    {"HOLDFAST_DTA=x", NULL,
+     "'HOLDFAST_DTA', which is not a setting; did you mean 'HOLDFAST_DATA'?"},
+    {"HOLDFAST_FLARP=x", NULL, "'HOLDFAST_FLARP', which is not a setting; `holdfast help config`"},
     {"HOLDFAST_LISTEN=a:1,", NULL, "HOLDFAST_LISTEN is ''; it must be a list"},
     {"HOLDFAST_LISTEN=", NULL, "HOLDFAST_LISTEN is '[…]'; it must be a list of 1 to 64"},
     {"HOLDFAST_QUEUE_SETTINGS_PRIORITIES=high=0,low", NULL, "is 'low'; it must be a map"},
@@ -708,7 +709,7 @@ int main(void)
         cmocka_unit_test(wrong_files_are_explained),
         cmocka_unit_test(harmless_files_are_taken),
         cmocka_unit_test(the_size_of_a_file_is_bounded),
-        cmocka_unit_test(flag_beats_environment_beats_file_beats_default),
+        cmocka_unit_test(flags_precede_environment_file_and_default),
         cmocka_unit_test(a_higher_source_replaces_the_other_back_off),
         cmocka_unit_test(wrong_texts_are_explained),
         cmocka_unit_test(foreign_variables_are_left_alone),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A real server on a loop with real sockets, and clients that never block: whoever waits turns the
- * loop meanwhile. Every wait ends with a failure after some seconds. The tests run over plain and
+/* A real server on a loop with real sockets, and clients that never block: a function that waits
+ * runs the loop. Every wait fails after some seconds. The tests run over plain and
  * over split streams (RUN_OVER_STREAMS).
  *
  * Routes of every rig:

@@ -170,9 +170,9 @@ static const struct {
     {TEXT("POST /" H11 "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"), 400,
      "not be repeated"},
     {TEXT("POST /" H11 "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"), 400,
-     "not stand in one"},
+     "must not have both"},
     {TEXT("POST /" H11 "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400,
-     "not stand in one"},
+     "must not have both"},
     {TEXT("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400, "HTTP/1.0"},
     /* Expect */
     {TEXT("POST /" H11 "Expect: 200-ok\r\n\r\n"), 417, "100-continue"},

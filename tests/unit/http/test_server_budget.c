@@ -390,7 +390,10 @@ static void slow_one_leaves(void **state)
         assert_true(b.figures.by_kind[BUDGET_STREAMS] < 250000);
     }
     assert_in_range(left, 1, mark - 1);
-    assert_int_equal(r.parked[0].room, 0); /* its client has read nothing yet */
+    /* Its client has read nothing yet. A split stream can be behind before the kernel is full; then
+     * the kernel takes the rest of the piece. */
+    if (r.config.net.stream == &net_stream_plain)
+        assert_int_equal(r.parked[0].room, 0);
     RIG_UNTIL(&r, client_poll(&slow) && r.parked[0].room == 1);
     RIG_UNTIL(&r, client_poll(&slow) && strlen(body_of(&slow)) == left * PIECE);
     assert_int_equal(pieces_check(&slow), left);

@@ -267,15 +267,16 @@ static void finish_parked(struct http_rig *r)
 {
     if (r->parked[0].x)
         http_rig_answer(r, 0, "parked");
-    if (r->parked[1].x) {
-        if (http_stream_write(r->parked[1].x, SPAN_LITERAL("data: x\n\n")))
-            http_rig_stream_end(r, 1);
-        else if (r->parked[1].gone)
-            http_rig_stream_end(r, 1);
-    }
+    struct http_rig_parked *stream = &r->parked[1];
+    if (!stream->x)
+        return;
+    /* A write can be refused again after there was room: the lack of memory may last. */
+    bool written = http_stream_write(stream->x, SPAN_LITERAL("data: x\n\n"));
+    if (written || stream->gone || stream->room > 0)
+        http_rig_stream_end(r, 1);
 }
 
-/* Makes the nth allocation fail while this is served; false when there were not so many. */
+/* Makes the nth allocation fail while this is served; false if there were fewer. */
 static bool starve(const char *requests, long nth, int lasting)
 {
     struct http_rig r;
@@ -300,7 +301,7 @@ static bool starve(const char *requests, long nth, int lasting)
     RIG_UNTIL(&r, (finish_parked(&r), true) && http_rig_figures(&r).parked == 0);
     net_client_close(&c);
     peer_open(&r, &c);
-    expect_status(&r, &c, GET("/now"), 200); /* nobody else has suffered */
+    expect_status(&r, &c, GET("/now"), 200); /* other clients are not affected */
     net_client_close(&c);
     http_rig_done(&r);
     return reached;
@@ -385,7 +386,7 @@ static size_t crowd_size(void)
     return limit.rlim_cur < PARKED_WANTED + 100 ? limit.rlim_cur - 100 : PARKED_WANTED;
 }
 
-/* The clients are another process, which has descriptors of its own. It goes when `until` ends. */
+/* The clients are in another process, which has its own descriptors. It ends when `until` ends. */
 static void crowd_connect(const char *address, size_t count, int until)
 {
     char byte;

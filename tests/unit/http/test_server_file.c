@@ -116,7 +116,8 @@ static void slow(void **state)
     http_rig_done(&r);
 }
 
-/* The promise of the head is not kept: the connection breaks off, and nobody says it was whole. */
+/* The file is shorter than the head says: the connection is aborted, and `sent` says that the
+ * answer was not complete. */
 static void shorter_than_promised(void **state)
 {
     (void)state;

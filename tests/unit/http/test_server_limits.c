@@ -259,13 +259,20 @@ static void stuck_writer(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
+    char *large = malloc(30000001);
+    assert_non_null(large);
+    memset(large, 'x', 30000000);
+    large[30000000] = '\0';
     short_times(&r);
-    r.config.net.write_ms = 500; /* /park/0 must have been read before */
+    r.config.net.write_ms = 60;
     r.config.net.write_buffer_bytes = 1 << 30;
     http_rig_start(&r);
     peer_open(&r, &c);
-    peer_send(&r, &c, GET("/size/30000000") GET("/park/0"));
+    peer_send(&r, &c, GET("/park/1") GET("/park/0"));
+    RIG_UNTIL(&r, r.parked[0].x && r.parked[1].x); /* only then does the time of a write begin */
+    http_rig_answer(&r, 1, large);
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
+    free(large);
     net_client_close(&c);
     http_rig_done(&r);
 }

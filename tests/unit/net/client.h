@@ -12,7 +12,7 @@
 /* Runs the loop until the condition holds. */
 #define LOOP_UNTIL(loop, condition)                                                                \
     do {                                                                                           \
-        uint64_t until_deadline = clock_ns() + UINT64_C(20000000000);                              \
+        uint64_t until_deadline = clock_ns() + UINT64_C(60000000000);                              \
         while (!(condition)) {                                                                     \
             if (clock_ns() > until_deadline)                                                       \
                 fail_msg("never became true: %s", #condition);                                     \

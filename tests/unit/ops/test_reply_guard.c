@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A field of another family of operations can be neither set nor read without notice. */
+/* The guard detects when a field of another family of operations is set or read. */
 #include "unit/base/support.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static void test_fields_of_others_are_filled(void **state)
     assert_memory_equal(&r.alerts, &pattern, sizeof r.alerts);
 }
 
-/* A backend above another one delivers what was filled below. */
+/* A wrapper delivers the fields that the inner backend has filled. */
 static void test_twice(void **state)
 {
     (void)state;

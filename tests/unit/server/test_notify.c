@@ -150,7 +150,7 @@ static void names_that_are_none_are_refused(void **state)
     struct notifier n;
     longest[107] = '\0';
     assert_int_equal(notifier_open(&n, longest, NULL), 0);
-    assert_int_equal(notifier_send(&n, NOTIFY_READY, NULL), -ERR_IO); /* nobody is there */
+    assert_int_equal(notifier_send(&n, NOTIFY_READY, NULL), -ERR_IO); /* no process listens */
     notifier_close(&n);
 }
 

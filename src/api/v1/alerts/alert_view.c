@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/alerts/alert_view.h"
 
-#include "api/words.h"
+#include "api/json_members.h"
 #include "core/alerts/alert.h"
 
 struct number {

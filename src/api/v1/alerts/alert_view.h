@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An alert rule as the API shows it, with what it has raised; never its secret. */
+/* The view of an alert rule with the notices that it has raised; never its secret. */
 #pragma once
 
 #include "base/json/json.h"

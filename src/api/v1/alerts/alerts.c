@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules: define, look, list, delete.
+/* Alert rules: define, read, list, delete.
  *
- * PATCH reads the rule first and puts what it read with the named members changed. So that no other
- * change is lost between the two, the API works on one definition at a time. A secret is taken and
- * never shown: what PATCH does not name stays in the backend. */
+ * PATCH reads the rule first and then puts it with the changed members. The API works on one
+ * definition at a time, so that no other change is lost between the two. A secret can be set and
+ * is never shown; PATCH without a secret leaves that of the backend unchanged. */
+#include "api/json_members.h"
 #include "api/v1/alerts/alert_view.h"
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/alerts/alert.h"
 #include "core/limits.h"
 
@@ -21,11 +21,11 @@ struct alert_in {
 static const char *const on_words[] = {"dead",     "schedule_failed", "deep", "error_share",
                                        "no_claim", "capacity",        NULL};
 _Static_assert(sizeof on_words / sizeof *on_words == ALERT_ON_COUNT,
-               "every kind of alert has its word");
+               "every kind of alert has a name");
 
 #define AT(member) offsetof(struct alert_in, member)
 static const struct field rows[] = {
-    {"on", FIELD_WORD, AT(on), ALERT_DEAD, 0, on_words, 0},
+    {"on", FIELD_ENUM, AT(on), ALERT_DEAD, 0, on_words, 0},
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
     {"enabled", FIELD_BOOL, AT(enabled), 0, 0, NULL, 0},
     {"with_payload", FIELD_BOOL, AT(with_payload), 0, 0, NULL, 0},
@@ -69,16 +69,9 @@ static void alert_got_new(struct call *c, const struct reply *r)
 static struct call *alert_call(struct native *n, struct http_exchange *x, enum op_kind kind,
                                call_fn done)
 {
-    struct span name = http_request(x)->params[0];
-    struct err_note note;
-    struct problem p;
-    if (!query_none(n->broker, x))
+    struct span name;
+    if (!query_none(n->broker, x) || !path_name(x, alert_name_check, &name))
         return NULL;
-    if (alert_name_check(name, &note) != 0) {
-        problem_set(&p, http_request(x)->arena, PROBLEM_INVALID_FIELD, "name", "%s", note.text);
-        problem_answer(x, &p);
-        return NULL;
-    }
     struct call *c = call_new(n->broker, n, x, kind, done);
     if (c)
         c->op.alert.name = name;
@@ -111,13 +104,9 @@ static void alerts_listed(struct call *c, const struct reply *r)
 
 void alert_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c = page ? call_new(broker_of(ctx), ctx, x, OP_ALERT_LIST, alerts_listed) : NULL;
-    if (!c)
-        return;
-    http_alone(x);
-    c->more = page;
-    call_submit(c);
+    struct call *c = name_page_call(ctx, x, OP_ALERT_LIST, alerts_listed);
+    if (c)
+        call_submit(c);
 }
 
 static void alert_deleted(struct call *c, const struct reply *r)
@@ -157,7 +146,7 @@ static int take_webhook(const struct field_reader *outer, struct call *c, struct
         return -ERR_INVALID;
     if (in.url.len == 0) {
         problem_set(outer->problem, c->arena, PROBLEM_MISSING_FIELD, "webhook.url",
-                    "webhook.url is missing; it is where notices are posted to");
+                    "webhook.url is missing: the address to which notices are posted");
         return -ERR_INVALID;
     }
     const char *why = broker_webhook_refused(c->broker, in.url);
@@ -176,7 +165,7 @@ static int take_webhook(const struct field_reader *outer, struct call *c, struct
     return 0;
 }
 
-/* What a rule has by default depends on what it is about, so that is read first. */
+/* The defaults of a rule depend on its `on`, which is therefore read first. */
 static void take_base(const struct alert_in *in, const struct field_reader *r,
                       struct alert_rule *rule)
 {
@@ -210,7 +199,7 @@ static void take_members(const struct alert_in *in, const struct field_reader *r
         rule->after_ms = (uint32_t)in->after_ms;
 }
 
-/* Reads the body over *rule into the operation. false: the problem was answered. */
+/* Changes *rule by the body and fills in the operation. false: the problem was answered. */
 static bool take_rule(struct call *c, struct alert_rule *rule)
 {
     struct alert_in in = {.on = 0};
@@ -243,7 +232,8 @@ static bool take_rule(struct call *c, struct alert_rule *rule)
     return true;
 }
 
-/* The rule as it is becomes the operation that changes it. false: a problem was answered. */
+/* Turns the rule that was read into the operation that changes it. false: a problem was
+ * answered. */
 static bool patch_take(struct call *c, const struct reply *r)
 {
     struct alert_rule rule = r->alerts[0].rule;
@@ -261,7 +251,7 @@ static bool patch_take(struct call *c, const struct reply *r)
     return take_rule(c, &rule);
 }
 
-/* After a change: answers with the rule as it is now. */
+/* Answers a change with the current rule. */
 static void alert_show(struct call *c, const struct reply *r)
 {
     struct span name = c->op.alert.name;

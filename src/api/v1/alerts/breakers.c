@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Circuit breakers: the list of all, and named ones, which workers consult before a call to a
- * target (allow) and tell how it ended (report). */
+/* Circuit breakers: the list of all, and named ones. Workers consult a named breaker before a
+ * call to a target (allow) and report the result of the call (report). */
+#include "api/json_members.h"
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 /* ---- views ---- */
@@ -56,14 +56,9 @@ static void breakers_listed(struct call *c, const struct reply *r)
 
 void breaker_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c =
-        page ? call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, breakers_listed) : NULL;
-    if (!c)
-        return;
-    http_alone(x);
-    c->more = page;
-    call_submit(c);
+    struct call *c = name_page_call(ctx, x, OP_BREAKER_LIST, breakers_listed);
+    if (c)
+        call_submit(c);
 }
 
 /* ---- one by name ---- */
@@ -71,16 +66,9 @@ void breaker_list_handle(void *ctx, struct http_exchange *x)
 static struct call *breaker_call(struct native *n, struct http_exchange *x, enum op_kind kind,
                                  call_fn done)
 {
-    struct span name = http_request(x)->params[0];
-    struct err_note note;
-    struct problem p;
-    if (!query_none(n->broker, x))
+    struct span name;
+    if (!query_none(n->broker, x) || !path_name(x, breaker_name_check, &name))
         return NULL;
-    if (breaker_name_check(name, &note) != 0) {
-        problem_set(&p, http_request(x)->arena, PROBLEM_INVALID_FIELD, "name", "%s", note.text);
-        problem_answer(x, &p);
-        return NULL;
-    }
     struct call *c = call_new(n->broker, n, x, kind, done);
     if (c && kind != OP_BREAKER_LIST)
         c->op.breaker = (struct op_breaker){.name = name, .rules = broker_breaker_rules(n->broker)};
@@ -95,7 +83,7 @@ static void answer_breaker(struct call *c, const struct breaker_view *v, unsigne
     answer_end(c->x, &w, status);
 }
 
-/* The list is short, and stores give it as a whole. */
+/* The list is short, and stores return all of it. */
 static void breaker_got(struct call *c, const struct reply *r)
 {
     struct span name = http_request(c->x)->params[0];
@@ -166,10 +154,8 @@ void breaker_put_handle(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     struct field_reader r = reader_of(c->broker, x, FIELDS(settings_rows), &in, &p);
-    if (fields_read_optional(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read_optional(&r, x))
         return;
-    }
     c->op.breaker.rules =
         (struct breaker_rules){.failure_threshold = (uint32_t)in.failure_threshold,
                                .open_cooldown_seconds = (uint32_t)in.open_cooldown_seconds,
@@ -179,7 +165,7 @@ void breaker_put_handle(void *ctx, struct http_exchange *x)
 
 /* ---- allow and report ---- */
 
-static void breaker_asked(struct call *c, const struct reply *r)
+static void breaker_allowed(struct call *c, const struct reply *r)
 {
     const struct breaker_view *v = &r->breakers[0];
     struct json_writer w;
@@ -195,8 +181,9 @@ static void breaker_asked(struct call *c, const struct reply *r)
 
 void breaker_allow_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c =
-        body_none(broker_of(ctx), x) ? breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_asked) : NULL;
+    struct call *c = body_none(broker_of(ctx), x)
+                         ? breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_allowed)
+                         : NULL;
     if (c)
         call_submit(c);
 }
@@ -221,19 +208,19 @@ static int report_read(struct field_reader *r, struct span body, const struct re
         return -ERR_INVALID;
     if (!fields_has(r, "ok") && !in->rate_limited)
         problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "ok",
-                    "ok is missing: true if the target answered as it should, else false");
+                    "ok is missing: true if the call to the target succeeded, else false");
     else if (in->ok && in->rate_limited)
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "rate_limited",
                     "ok and rate_limited are both true; a rate-limit reply is a failure");
     else if (in->ok && in->retry_after_ms)
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "retry_after_ms",
-                    "retry_after_ms is given with ok: true; it belongs to a failure");
+                    "retry_after_ms is given with ok: true; it is only for failures");
     else
         return 0;
     return -ERR_INVALID;
 }
 
-static void breaker_told(struct call *c, const struct reply *r)
+static void breaker_reported(struct call *c, const struct reply *r)
 {
     answer_breaker(c, &r->breakers[0], 200);
 }
@@ -242,7 +229,7 @@ void breaker_report_handle(void *ctx, struct http_exchange *x)
 {
     struct report_in in = {.ok = false};
     struct problem p;
-    struct call *c = breaker_call(ctx, x, OP_BREAKER_REPORT, breaker_told);
+    struct call *c = breaker_call(ctx, x, OP_BREAKER_REPORT, breaker_reported);
     if (!c)
         return;
     struct field_reader r = reader_of(c->broker, x, FIELDS(report_rows), &in, &p);

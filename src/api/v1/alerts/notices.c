@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The outbox of notices: show, deliver again, discard. */
+/* The outbox of notices: read, deliver again, discard. */
+#include "api/json_members.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "broker/event_json.h"
 #include "core/limits.h"
 
@@ -11,7 +11,7 @@ static void write_notice(struct json_writer *w, const struct notice_view *v)
 {
     struct event_view event;
     event_of_notice(&event, v, NULL);
-    event.error = (struct span){NULL, 0}; /* what is shown as error is that of the delivery */
+    event.error = (struct span){NULL, 0}; /* the member `error` is that of the delivery */
     json_write_object(w);
     event_members_write(w, &event);
     write_text(w, "state", notice_state_name(v->tried.state));
@@ -51,7 +51,7 @@ void notice_get_handle(void *ctx, struct http_exchange *x)
         call_submit(c);
 }
 
-/* Perhaps delivered before it can be shown: then there is nothing but the word. */
+/* The notice may have been delivered by now, so only its new state is shown. */
 static void notice_again(struct call *c, const struct reply *r)
 {
     struct json_writer w;
@@ -130,10 +130,8 @@ void notice_list_handle(void *ctx, struct http_exchange *x)
     struct list_in in = {.limit = LIST_LIMIT};
     struct problem p;
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_NOTICE_LIST, notices_listed);
     if (!c)
         return;

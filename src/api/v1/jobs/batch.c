@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/jobs/batch.h"
 
-#include "api/words.h"
+#include "api/json_members.h"
 #include "base/check.h"
 
 #define OPS_PER_ITEM 2
@@ -45,7 +45,7 @@ void batch_refuse(struct batch *b, size_t item, const struct problem *p)
 
 /* ---- the answer ---- */
 
-/* 201 when the one job is new, 202 when its cancel is requested; a list is always 200. */
+/* 201 if the job is new, 202 if its cancel was requested; a list always gets 200. */
 static unsigned batch_status(const struct batch *b)
 {
     if (b->many)

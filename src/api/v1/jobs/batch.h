@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several operations asked for by one request: submitted together, answered in order when the last
- * reply has come. A request for one job is a batch of one that is answered without the list.
+/* Several operations of one request: submitted together, answered in order after the last reply.
+ * A request for one job is a batch of one that is answered without the list.
  *
- * A reply lives only while it is delivered, so what the answer needs of it is kept in the item. */
+ * A reply is valid only during its callback, so the item keeps what the answer needs. */
 #pragma once
 
 #include "api/v1/v1_impl.h"
 
 struct batch_item {
-    struct problem problem; /* code NONE = it went well */
+    struct problem problem; /* code NONE = success */
     uint64_t seq, id_hi, replaced_seq;
     enum job_state state;
     bool created, repeat, relaxed, spooled, cancels;
@@ -25,21 +25,21 @@ struct batch {
     struct http_exchange *x;
     struct arena *arena;
     bool many;
-    batch_write_fn write; /* the members of one item that went well */
+    batch_write_fn write; /* writes the members of a successful item */
     size_t count;
     struct batch_item *items;
-    struct op *ops; /* room for two an item; op.tag is the item */
+    struct op *ops; /* room for two per item; op.tag is the item */
     size_t op_count;
     size_t waiting; /* replies still to come */
 };
 
-/* In the exchange's arena; NULL after answering that there is no memory. count ≥ 1. */
+/* Allocated in the exchange's arena; NULL after out of memory was answered. count ≥ 1. */
 struct batch *batch_new(struct native *n, struct http_exchange *x, size_t count, bool many,
                         batch_write_fn write);
-/* The next operation, for item `item`; zero-filled but for kind and tag. */
+/* Adds an operation for item `item`; all zero except kind and tag. */
 struct op *batch_op(struct batch *b, size_t item, enum op_kind kind);
-/* This item is refused without asking; the problem is copied. Operations it had are dropped when
- * they were the last added. */
+/* Refuses this item without an operation; the problem is copied. Its operations are dropped if
+ * they were added last. */
 void batch_refuse(struct batch *b, size_t item, const struct problem *p);
-/* Submits and, at the end, answers. */
+/* Submits the batch and answers after the last reply. */
 void batch_submit(struct batch *b);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bulk actions on the jobs of a queue: requeue, cancel, remove, and how many jobs each would change
- * (dry_run). The rules for states are in core/bulk.h. */
+/* Bulk actions on the jobs of a queue: requeue, cancel, remove, and the number of jobs that each
+ * would change (dry_run). The rules for states are in core/bulk.h. */
 #include "core/bulk.h"
+#include "api/json_members.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 static const char *const action_names[] = {[BULK_REQUEUE] = "requeue",
@@ -20,11 +20,11 @@ struct bulk_in {
 
 #define AT(member) offsetof(struct bulk_in, member)
 static const struct field bulk_rows[] = {
-    {"states", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
+    {"states", FIELD_ENUM_SET, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     {"group", FIELD_TEXT, AT(group), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
     {"kind", FIELD_TEXT, AT(kind), FILTER_MIN, LIMIT_KIND_BYTES, NULL, 0},
     {"dry_run", FIELD_BOOL, AT(dry_run), 0, 0, NULL, 0},
-    {"force", FIELD_BOOL, AT(force), 0, 0, NULL, 0}, /* the last: of a cancel alone */
+    {"force", FIELD_BOOL, AT(force), 0, 0, NULL, 0}, /* the last row: only for cancel */
 };
 
 /* ---- states ---- */
@@ -111,7 +111,7 @@ static void bulk_counted(struct call *c, const struct reply *r)
     dry_run_answer(c, c->op.queue.name);
 }
 
-/* A page of the jobs of a kind: the store keeps no counts of these. */
+/* Lists the jobs of a kind page by page: the store has no counts for kinds. */
 static void bulk_listed(struct call *c, const struct reply *r)
 {
     struct dry_run *dry = c->more;
@@ -124,7 +124,7 @@ static void bulk_listed(struct call *c, const struct reply *r)
         dry_run_answer(c, c->op.list.queue);
 }
 
-/* Without a kind the store has the counts: nothing is searched. */
+/* Without a kind, the store's counts are used and nothing is searched. */
 static void bulk_count(struct native *n, struct http_exchange *x, const struct dry_run *want,
                        struct span queue, const struct bulk_in *in)
 {

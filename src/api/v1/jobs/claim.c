@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/queues/{queue}/claim and POST /v1/claim.
  *
- * A claim that waits is parked in the broker. What was handed out is remembered until the answer
- * has left: if it did not leave whole, or could not be built, the jobs go back uncounted. */
+ * A claim that waits is parked in the broker. The claimed jobs are remembered until the whole
+ * answer has been sent. If it cannot be built, or if the connection breaks first, the jobs are
+ * released uncounted. */
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -36,10 +37,10 @@ static const struct field any_queue_rows[] = {
 struct claim {
     struct native *n;
     struct http_exchange *x;
-    struct broker_claim *parked; /* NULL once it was answered or cancelled */
-    struct broker_held *held;    /* handed out with this answer; in the arena */
+    struct broker_claim *parked; /* NULL after it was answered or cancelled */
+    struct broker_held *held;    /* the claimed jobs; in the arena */
     size_t held_count;
-    bool raw; /* the payload alone is the body */
+    bool raw; /* the body is the payload alone */
 };
 
 /* ---- the answer ---- */
@@ -51,7 +52,7 @@ static void give_back(struct claim *c)
     c->held_count = 0;
 }
 
-/* false: no memory; then nothing may be handed out. */
+/* false: no memory; then no job may be sent. */
 static bool hold(struct claim *c, const struct reply *r)
 {
     c->held_count = 0;
@@ -66,7 +67,7 @@ static bool hold(struct claim *c, const struct reply *r)
     return true;
 }
 
-/* Not even room to remember them all: back they go, one by one. */
+/* Without memory for the list, the jobs are released one by one. */
 static void refuse_jobs(struct claim *c, const struct reply *r)
 {
     for (uint32_t i = 0; i < r->job_count; i++) {
@@ -97,7 +98,8 @@ static void answer_list(struct claim *c, const struct reply *r)
     http_answer(c->x, 200, JSON_TYPE);
 }
 
-/* A queue's name may have bytes that a header value cannot; they are percent-encoded. */
+/* The name of a queue may have bytes that a header value must not have; they are
+ * percent-encoded. */
 static void header_queue(struct http_exchange *x, struct span name)
 {
     static const char hex[] = "0123456789ABCDEF";
@@ -165,7 +167,7 @@ static void claim_reply(void *ctx, const struct reply *r)
 
 /* ---- the client ---- */
 
-static void claim_gone(void *ctx)
+static void claim_closed(void *ctx)
 {
     struct claim *c = ctx;
     if (!c->parked)
@@ -227,7 +229,7 @@ static void claim_submit(struct claim *c, const struct claim_in *in)
         answer_error(c->x, err);
         return;
     }
-    http_watch(c->x, claim_gone, claim_sent, c);
+    http_watch(c->x, claim_closed, claim_sent, c);
     if (in->wait_ms > 0)
         http_park(c->x);
 }

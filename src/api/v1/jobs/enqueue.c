@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/queues/{queue}/jobs: one job, an array, NDJSON, or raw bytes with options in the query.
+/* POST /v1/queues/{queue}/jobs: one job, an array, NDJSON, or raw bytes with options in the
+ * query.
  *
- * Broken JSON refuses the whole request before anything is enqueued, so an array is read through
- * once for its elements before the first of them becomes an operation. */
+ * Broken JSON refuses the whole request before anything is enqueued, so an array is first split
+ * into its elements and then turned into operations. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "api/content.h"
+#include "api/job_option_fields.h"
 #include "api/job_text_fields.h"
+#include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/trace.h"
 #include "api/v1/jobs/batch.h"
-#include "api/words.h"
-#include "core/headers.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -28,8 +29,7 @@ struct job_in {
     struct texts_in undelivered;
     struct span queue;
     uint8_t unique_mode;
-    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
-    struct backoff backoff;
+    struct job_options_in options;
 };
 
 static const char *const unique_modes[] = {"reject", "return", "replace", NULL};
@@ -40,19 +40,14 @@ static const struct field job_rows[] = {
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
-    JOB_TEXT_FIELDS /* of the job */
-    {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
-    {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
-    {"timeout_ms", FIELD_INT, AT(timeout_ms), 0, LIMIT_TIMEOUT_MS, NULL, 0},
-    {"backoff_ms", FIELD_STEPS, AT(backoff), 0, 0, NULL, 0},
-    {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
+    JOB_TEXT_FIELDS JOB_OPTION_FIELDS /* of the job */
+    {"unique_mode", FIELD_ENUM, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
+    {"backoff_ms", FIELD_STEPS, AT(options.backoff), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
     {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
     {"idempotency_key", FIELD_TEXT, AT(key), 0, IDEMPOTENCY_KEY_BYTES_MAX, NULL, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
-    /* The last: in a commit only, elsewhere it stands in the path. */
+    /* The last row is only for commits; elsewhere the queue is in the path. */
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
 };
 
@@ -63,20 +58,19 @@ static struct fields job_fields(void)
     return f;
 }
 
-/* A request on its way to a batch. */
+/* The request from which a batch is built. */
 struct enqueue {
     struct native *n;
     struct http_exchange *x;
     const struct http_request *request;
     struct span queue, key;
-    struct trace trace; /* of the request */
     struct problem problem;
 };
 
 /* ---- one job ---- */
 
-/* Fixed: a fingerprint must be the same when the request is repeated after a restart. It guards
- * against mistakes of the key's own user, nobody else. */
+/* Constant: a fingerprint must be the same when the request is repeated after a restart. It
+ * detects mistakes of the client that uses the key, not attacks. */
 static const struct hash_key fingerprint_key = {0x686f6c6466617374, 0x6a6f622066696e67};
 
 static uint64_t fingerprint_of(const struct enqueue *e, struct span options, struct span body)
@@ -87,7 +81,8 @@ static uint64_t fingerprint_of(const struct enqueue *e, struct span options, str
     return hash128_scoped(fingerprint_key, scope, body).lo;
 }
 
-/* The job's own key; else the request's: for its only job as it is, else with the job's place. */
+/* The key of the job, or else that of the request: unchanged for a single job, else with the
+ * job's index. */
 static int key_of(const struct enqueue *e, struct span own, size_t index, bool many,
                   struct span *ret)
 {
@@ -114,18 +109,12 @@ static int check_pairs(const struct field_reader *r)
     return fields_exclude(r, "backoff_ms", "backoff");
 }
 
-/* NULL in op.options when the job brings none of its own. */
+/* op->options is NULL if the job has no options. */
 static int take_options(const struct field_reader *r, const struct job_in *in,
                         struct op_enqueue *op)
 {
-    struct job_options o = {
-        .max_attempts = (uint16_t)in->max_attempts,
-        .max_crashes = (uint16_t)in->max_crashes,
-        .lease_ms = (uint32_t)in->lease_ms,
-        .timeout_ms = (uint32_t)in->timeout_ms,
-        .has_backoff = fields_has(r, "backoff_ms") || fields_has(r, "backoff"),
-        .backoff = in->backoff,
-    };
+    struct job_options o =
+        job_options_of(&in->options, fields_has(r, "backoff_ms") || fields_has(r, "backoff"));
     if (options_empty(&o))
         return 0;
     op->options = arena_copy(r->arena, &o, sizeof o);
@@ -163,7 +152,7 @@ static int take_job(const struct enqueue *e, const struct field_reader *r, const
     job_texts_set(&op->extra, in);
     if (in->label.len == 0)
         op->extra.label = in->priority.label;
-    if (headers_add_trace(&op->extra.headers, e->trace.parent, e->trace.state, r->arena) < 0) {
+    if (trace_copy(e->request, &op->extra.headers) < 0) {
         problem_of_error(r->problem, -ERR_NOMEM);
         return -ERR_INVALID;
     }
@@ -177,7 +166,7 @@ static int take_job(const struct enqueue *e, const struct field_reader *r, const
     return take_options(r, in, op);
 }
 
-/* The object `text` as operation number `index` of the batch, or its problem. */
+/* Adds the object `text` as operation number `index` of the batch, or its problem. */
 static void add_object(struct enqueue *e, struct batch *b, size_t index, struct span text)
 {
     struct job_in in = {0};
@@ -214,7 +203,6 @@ int enqueue_read(struct native *n, struct http_exchange *x, struct span text, st
         err = -ERR_INVALID;
     }
     struct enqueue e = {.n = n, .x = x, .request = http_request(x), .queue = in.queue};
-    e.trace = trace_of(e.request);
     if (err == 0)
         err = take_job(&e, &r, &in, op);
     if (err < 0)
@@ -229,7 +217,7 @@ int enqueue_read(struct native *n, struct http_exchange *x, struct span text, st
     return 0;
 }
 
-/* The body is the payload. */
+/* Adds a job whose payload is the body. */
 static void add_bytes(struct enqueue *e, struct batch *b)
 {
     struct job_in in = {0};
@@ -324,7 +312,7 @@ static bool take_key(struct enqueue *e)
     return false;
 }
 
-/* Options of JSON jobs stand in the body; a query would be forgotten silently. */
+/* The options of JSON jobs are in the body; a query would be ignored silently. */
 static bool refuse_query(struct enqueue *e)
 {
     struct problem *p = &e->problem;
@@ -336,7 +324,6 @@ void enqueue_handle(void *ctx, struct http_exchange *x)
 {
     struct enqueue e = {.n = ctx, .x = x, .request = http_request(x)};
     struct pieces pieces = {0};
-    e.trace = trace_of(e.request);
     if (!path_queue(x, &e.queue))
         return;
     enum content_form form = content_form(e.request);

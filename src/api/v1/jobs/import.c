@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/import: jobs as an export has them, an array or NDJSON, one outcome each.
+/* POST /v1/import: jobs in the format of an export, an array or NDJSON, with an outcome for
+ * each.
  *
- * A job gets a new id here. The old one makes the import repeatable (the idempotency key is made of
- * it) and stays visible as imported_from among the job's attributes. Members that only describe how
- * the job stood over there (seq, state_since, attempts) are read and left aside. */
+ * A job gets a new id. The old id makes the import repeatable, because the idempotency key is
+ * derived from it, and is shown as imported_from among the job's attributes. Members that only
+ * describe the job in its old store (seq, state_since, attempts) are read and ignored. */
 #include "api/content.h"
+#include "api/job_option_fields.h"
 #include "api/job_text_fields.h"
+#include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/v1/jobs/batch.h"
-#include "api/words.h"
+#include "api/v1/jobs/reports.h"
 #include "base/digest/base64.h"
 #include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
 #define OLD_ID_BYTES_MAX 128
+#define LOG_LINES_MAX (LIMIT_LOG_BYTES / 8) /* a line is stored with its time and attempt */
 #define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
 
-/* A payload or a result: at most one of the four. */
+/* A payload or a result: at most one of the four is given. */
 struct body_in {
     struct span json, json_text, text, base64;
 };
@@ -28,15 +32,15 @@ struct import_in {
     uint8_t state, reason, error_kind;
     struct priority_in priority;
     int64_t failures, crashes;
-    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
-    struct backoff backoff;
+    struct job_options_in options;
     struct wall_time run_at, expires_at;
     struct body_in payload, result;
     struct span error, error_type, stack;
-    struct texts_in undelivered;
+    struct texts_in undelivered, log;
+    struct span progress;
     uint64_t damaged;                         /* enum job_damage */
-    int64_t seq, attempts;                    /* left aside, as … */
-    struct wall_time state_since, created_at; /* … these; the old id tells the latter */
+    int64_t seq, attempts;                    /* ignored, like … */
+    struct wall_time state_since, created_at; /* … these; the old id contains created_at */
 };
 
 /* In the order of the enums, from 1. */
@@ -51,20 +55,15 @@ static const char *const damages[] = {"payload", "result", "keys", "history", NU
 static const struct field rows[] = {
     {"id", FIELD_TEXT, AT(id), 0, OLD_ID_BYTES_MAX, NULL, FIELD_REQUIRED},
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
-    {"state", FIELD_WORD, AT(state), STATE_SCHEDULED, 0, native_states, 0},
-    {"reason", FIELD_WORD, AT(reason), REASON_FAILED, 0, reasons, 0},
+    {"state", FIELD_ENUM, AT(state), STATE_SCHEDULED, 0, native_states, 0},
+    {"reason", FIELD_ENUM, AT(reason), REASON_FAILED, 0, reasons, 0},
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"failures", FIELD_INT, AT(failures), 0, UINT16_MAX, NULL, 0},
     {"crashes", FIELD_INT, AT(crashes), 0, UINT16_MAX, NULL, 0},
-    {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
-    {"timeout_ms", FIELD_INT, AT(timeout_ms), 0, LIMIT_TIMEOUT_MS, NULL, 0},
-    {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
     {"created_at", FIELD_TIME, AT(created_at), 0, 0, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
-    JOB_TEXT_FIELDS /* of the job */
+    JOB_TEXT_FIELDS JOB_OPTION_FIELDS /* of the job */
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
     {"payload", FIELD_RAW, AT(payload.json), 0, 0, NULL, 0},
     {"payload_json", FIELD_TEXT, AT(payload.json_text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
@@ -77,15 +76,17 @@ static const struct field rows[] = {
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
     {"error_type", FIELD_CUT, AT(error_type), 0, LIMIT_ERROR_TYPE_BYTES, NULL, 0},
     {"stack", FIELD_CUT, AT(stack), 0, LIMIT_STACK_BYTES, NULL, 0},
-    {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
+    {"error_kind", FIELD_ENUM, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
-    {"damaged", FIELD_WORDS, AT(damaged), 0, 0, damages, 0},
+    {"progress", FIELD_RAW, AT(progress), 0, 0, NULL, 0},
+    {"log", FIELD_OBJECTS, AT(log), 0, LOG_LINES_MAX, NULL, FIELD_EMPTY},
+    {"damaged", FIELD_ENUM_SET, AT(damaged), 0, 0, damages, 0},
     {"seq", FIELD_INT, AT(seq), 0, INT64_MAX, NULL, 0},
     {"attempts", FIELD_INT, AT(attempts), 0, INT64_MAX, NULL, 0},
     {"state_since", FIELD_TIME, AT(state_since), 0, 0, NULL, 0},
 };
 
-/* One job on its way into the batch. */
+/* One job that is being read. */
 struct import {
     struct native *n;
     struct http_exchange *x;
@@ -129,8 +130,8 @@ static int take_json(struct import *im, const char *name, struct span text, stru
     return 0;
 }
 
-/* How a body can be spelled: JSON as it stands, JSON as a text (for what has line breaks), text,
- * bytes. Without any the job has none. */
+/* A body can be given as JSON, as JSON in a text (because of line breaks), as text, or as bytes.
+ * If none is given, the job has no body. */
 static int take_body(struct import *im, const char *const forms[4], const struct body_in *in,
                      uint8_t *ret_kind, struct span *ret)
 {
@@ -157,7 +158,7 @@ static int take_payload(struct import *im)
     return take_body(im, forms, &im->in.payload, &im->op->payload_kind, &im->op->payload);
 }
 
-/* Only a job that has ended has a result; one that runs again here gives its own. */
+/* Only a job that has ended has a result; a job that runs again produces a new one. */
 static int take_result(struct import *im)
 {
     static const char *const forms[] = {"result", "result_json", "result_text", "result_base64"};
@@ -203,7 +204,7 @@ static int attributes_write(const struct import *im, struct buf *text)
     return err < 0 ? err : json_writer_finish(&w);
 }
 
-/* What it had, and where it comes from. */
+/* Its attributes, with imported_from added. */
 static int take_attributes(struct import *im)
 {
     struct buf text;
@@ -219,8 +220,8 @@ static int take_attributes(struct import *im)
 
 /* ---- the rest ---- */
 
-/* A job without its payload or its keys would be another job. What else can be damaged, an import
- * does not take over anyway, except for the text of an error. */
+/* Refuses a job whose payload or keys are damaged. Other damage concerns parts that are not
+ * imported, except the text of an error. */
 static int take_damage(struct import *im)
 {
     if (!(im->in.damaged & DAMAGE_FATAL))
@@ -249,6 +250,9 @@ static int take_past(struct import *im)
     struct job_error error = {in->error, in->error_type, in->stack};
     if (job_error_pack(&error, im->reader.arena, &past.error) < 0)
         return no_memory(im);
+    int err = reports_read(im->n->broker, im->x, in->progress, &in->log, &past, &im->problem);
+    if (err < 0)
+        return err;
     im->op->past = arena_copy(im->reader.arena, &past, sizeof past);
     return im->op->past ? 0 : no_memory(im);
 }
@@ -256,22 +260,15 @@ static int take_past(struct import *im)
 static int take_options(struct import *im)
 {
     const struct import_in *in = &im->in;
-    struct job_options o = {
-        .max_attempts = (uint16_t)in->max_attempts,
-        .max_crashes = (uint16_t)in->max_crashes,
-        .lease_ms = (uint32_t)in->lease_ms,
-        .timeout_ms = (uint32_t)in->timeout_ms,
-        .has_backoff = fields_has(&im->reader, "backoff"),
-        .backoff = in->backoff,
-    };
+    struct job_options o = job_options_of(&in->options, fields_has(&im->reader, "backoff"));
     if (options_empty(&o))
         return 0;
     im->op->options = arena_copy(im->reader.arena, &o, sizeof o);
     return im->op->options ? 0 : no_memory(im);
 }
 
-/* Fixed: a repeat after a restart must find its key. What stays the same however the job fares is
- * in it, so that a newer export of the same job is still the same job. */
+/* Constant: a repetition after a restart must find its key. The fingerprint covers the members
+ * that never change, so that a newer export of the same job is recognized as the same job. */
 static const struct hash_key fingerprint_key = {0x686f6c6466617374, 0x696d706f72746564};
 
 static int take_key(struct import *im)
@@ -293,7 +290,7 @@ static int take_names(struct import *im)
 {
     struct err_note note;
     if (im->in.id.len == 0)
-        return wrong(im, "id", "id is empty; it must be what the job was called, 1 to %d bytes",
+        return wrong(im, "id", "id is empty; it must be the old id of the job, 1 to %d bytes",
                      OLD_ID_BYTES_MAX);
     if (validate_queue_name(im->in.queue, &note) < 0)
         return wrong(im, "queue", "%s", note.text);
@@ -359,8 +356,8 @@ void import_handle(void *ctx, struct http_exchange *x)
         return;
     if (form != CONTENT_LINES && form != CONTENT_ARRAY) {
         problem_set(&p, request->arena, PROBLEM_INVALID_FIELD, NULL,
-                    "an import is an array of jobs (application/json) or one job a line "
-                    "(application/x-ndjson)");
+                    "an import must be an array of jobs (application/json) or have one job per "
+                    "line (application/x-ndjson)");
         problem_answer(x, &p);
         return;
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/jobs/job_view.h"
 
+#include "api/json_members.h"
+#include "api/v1/jobs/reports.h"
 #include "api/v1/queues/policy_fields.h"
-#include "api/words.h"
 #include "core/job_error.h"
 #include "core/job_texts.h"
 
@@ -40,11 +41,10 @@ static void write_counts(struct json_writer *w, const struct job_view *v)
     write_uint(w, "crashes", v->job.crashes);
 }
 
-/* What the job brings itself; what the queue says is not repeated. */
-static void write_options(struct json_writer *w, const struct job_view *v)
+void job_options_write(struct json_writer *w, struct span encoded)
 {
     struct job_options o;
-    if (v->extra.options.len == 0 || options_decode(v->extra.options, &o) < 0)
+    if (encoded.len == 0 || options_decode(encoded, &o) < 0)
         return;
     if (o.max_attempts != 0)
         write_uint(w, "max_attempts", o.max_attempts);
@@ -92,7 +92,7 @@ static void write_attributes(struct json_writer *w, const struct job_view *v)
     json_write_raw(w, v->extra.attributes);
 }
 
-/* What is not shown because the store gave other bytes than it was given. */
+/* Names the parts that are not shown because the store returned damaged bytes. */
 static void write_damage(struct json_writer *w, unsigned damage)
 {
     if (damage == 0)
@@ -123,7 +123,7 @@ static void write_result(struct json_writer *w, const struct job_view *v, unsign
         if (v->result_kind != PAYLOAD_NONE)
             write_bytes(w, "result", v->result_kind, v->result);
     }
-    /* A done job succeeded in the end; the error of an earlier attempt is in its history. */
+    /* A done job succeeded in the end; errors of earlier attempts are in its history. */
     if (v->job.state != STATE_DONE)
         write_error(w, v->error, v->error_kind);
     write_damage(w, v->damage);
@@ -161,7 +161,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_span(w, "queue", v->queue);
     write_state(w, v);
     write_counts(w, v);
-    write_options(w, v);
+    job_options_write(w, v->extra.options);
     write_times(w, v, now);
     write_keys(w, v);
     write_attributes(w, v);
@@ -170,6 +170,8 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     progress_write(w, v->progress);
     if (flags & VIEW_HISTORY)
         write_history(w, v);
+    if ((flags & VIEW_LOG) && v->log.len)
+        joblog_write(w, "log", v->log);
     json_write_object_end(w);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One job by its id: look, change, cancel, requeue, remove. */
+/* One job by its id: read, change, cancel, requeue, remove. */
+#include "api/json_members.h"
 #include "api/v1/jobs/batch.h"
 #include "api/v1/jobs/job_view.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 /* ---- look ---- */
@@ -40,10 +40,8 @@ void job_get_handle(void *ctx, struct http_exchange *x)
         return;
     }
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(get_rows), payload, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     http_alone(x);
     c->more = payload;
     c->op.job = (struct op_job){.job = job, .want_body = true, .want_attempts = true};
@@ -65,7 +63,7 @@ static void write_moved(const struct batch *b, struct json_writer *w, const stru
     }
 }
 
-/* The one operation of a batch of one; NULL after a problem was answered. */
+/* The operation of a batch of one; NULL after a problem was answered. */
 static struct op *move_begin(struct native *n, struct http_exchange *x, enum op_kind kind,
                              struct job_ref *ret, struct batch **ret_batch)
 {
@@ -186,8 +184,9 @@ static int take_patch(const struct native *n, const struct field_reader *r,
     return fields_exclude(r, "run_at", "delay_ms");
 }
 
-/* Label and attributes are annotations, which a job takes in any state; the rest is for jobs that
- * wait. One request does the one or the other, so that none is done by half. */
+/* Label and attributes are annotations, which a job can get in any state; the other members can
+ * be changed only while the job waits. One request changes either the former or the latter, so
+ * that no request succeeds in part. */
 static bool annotates(const struct field_reader *r)
 {
     return fields_has(r, "priority_label") || fields_has(r, "attributes");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ack, fail, extend, release: of one job by its path, or of many with an outcome each. */
+/* ack, fail, extend and release: for one job by its path, or for many with an outcome each. */
+#include "api/json_members.h"
 #include "api/v1/jobs/batch.h"
 #include "api/v1/jobs/job_view.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 struct lease_in {
@@ -19,7 +19,7 @@ struct lease_in {
 static const char *const error_kinds[] = {"app", "business", NULL};
 
 #define AT(member) offsetof(struct lease_in, member)
-/* Each table ends with the id, which a path gives instead when there is one. */
+/* Each table ends with the id, which is omitted if the path contains it. */
 #define ID_ROW                                                                                     \
     {                                                                                              \
         "id", FIELD_JOB, AT(job), 0, 0, NULL, FIELD_REQUIRED                                       \
@@ -43,7 +43,7 @@ static const struct field fail_rows[] = {
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
     {"error_type", FIELD_CUT, AT(error_type), 0, LIMIT_ERROR_TYPE_BYTES, NULL, 0},
     {"stack", FIELD_CUT, AT(stack), 0, LIMIT_STACK_BYTES, NULL, 0},
-    {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
+    {"error_kind", FIELD_ENUM, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
     {"result", FIELD_RAW, AT(result), 0, 0, NULL, 0},
     {"retry", FIELD_BOOL, AT(retry), 0, 0, NULL, 0},
     WHEN_ROWS,
@@ -61,20 +61,20 @@ static const struct field release_rows[] = {
     ID_ROW,
 };
 
-/* One of the four words. */
-struct word {
+/* One of the four calls. */
+struct lease_verb {
     enum op_kind kind;
     struct fields table;
     bool when; /* has delay_ms and run_at */
 };
-#define WORD(kind, rows, when)                                                                     \
+#define VERB(kind, rows, when)                                                                     \
     {                                                                                              \
         kind, {rows, sizeof(rows) / sizeof *(rows)}, when                                          \
     }
-static const struct word word_ack = WORD(OP_ACK, ack_rows, false);
-static const struct word word_fail = WORD(OP_FAIL, fail_rows, true);
-static const struct word word_extend = WORD(OP_EXTEND, extend_rows, false);
-static const struct word word_release = WORD(OP_RELEASE, release_rows, true);
+static const struct lease_verb verb_ack = VERB(OP_ACK, ack_rows, false);
+static const struct lease_verb verb_fail = VERB(OP_FAIL, fail_rows, true);
+static const struct lease_verb verb_extend = VERB(OP_EXTEND, extend_rows, false);
+static const struct lease_verb verb_release = VERB(OP_RELEASE, release_rows, true);
 
 /* ---- the answer ---- */
 
@@ -95,7 +95,7 @@ static void write_lease(const struct batch *b, struct json_writer *w, const stru
 
 /* ---- the request ---- */
 
-static void take_lease(const struct word *word, const struct field_reader *r,
+static void take_lease(const struct lease_verb *verb, const struct field_reader *r,
                        const struct lease_in *in, struct op_lease *op)
 {
     *op = (struct op_lease){
@@ -106,7 +106,7 @@ static void take_lease(const struct word *word, const struct field_reader *r,
         .stack = in->stack,
         .error_kind = in->error_kind,
         .no_retry = !in->retry,
-        .has_delay = word->when && (fields_has(r, "delay_ms") || fields_has(r, "run_at")),
+        .has_delay = verb->when && (fields_has(r, "delay_ms") || fields_has(r, "run_at")),
         .delay_ms = in->delay_ms,
         .run_at = in->run_at,
         .lease_ms = (uint32_t)in->lease_ms,
@@ -117,29 +117,29 @@ static void take_lease(const struct word *word, const struct field_reader *r,
     }
 }
 
-static void add_lease(struct batch *b, const struct word *word, size_t index, struct span text,
-                      const struct job_ref *path)
+static void add_lease(struct batch *b, const struct lease_verb *verb, size_t index,
+                      struct span text, const struct job_ref *path)
 {
     struct lease_in in = {.retry = true};
     struct problem p;
-    struct fields table = word->table;
-    struct op_lease *op = &batch_op(b, index, word->kind)->lease;
+    struct fields table = verb->table;
+    struct op_lease *op = &batch_op(b, index, verb->kind)->lease;
     if (path) {
         in.job = *path;
         table.count--;
     }
     struct field_reader r = reader_of(b->n->broker, b->x, table, &in, &p);
     int err = fields_read_optional(&r, text);
-    if (err == 0 && word->when)
+    if (err == 0 && verb->when)
         err = fields_exclude(&r, "delay_ms", "run_at");
     if (err < 0) {
         batch_refuse(b, index, &p);
         return;
     }
-    take_lease(word, &r, &in, op);
+    take_lease(verb, &r, &in, op);
 }
 
-static void lease_one(struct native *n, struct http_exchange *x, const struct word *word)
+static void lease_one(struct native *n, struct http_exchange *x, const struct lease_verb *verb)
 {
     struct job_ref job;
     if (!query_none(n->broker, x) || !path_job(x, &job))
@@ -147,7 +147,7 @@ static void lease_one(struct native *n, struct http_exchange *x, const struct wo
     struct batch *b = batch_new(n, x, 1, false, write_lease);
     if (!b)
         return;
-    add_lease(b, word, 0, http_request(x)->body, &job);
+    add_lease(b, verb, 0, http_request(x)->body, &job);
     batch_submit(b);
 }
 
@@ -155,61 +155,59 @@ static const struct field many_rows[] = {
     {"jobs", FIELD_OBJECTS, 0, 0, LIMIT_BATCH, NULL, FIELD_REQUIRED},
 };
 
-static void lease_many(struct native *n, struct http_exchange *x, const struct word *word)
+static void lease_many(struct native *n, struct http_exchange *x, const struct lease_verb *verb)
 {
     struct texts_in jobs = {0};
     struct problem p;
     struct field_reader r = reader_of(n->broker, x, FIELDS(many_rows), &jobs, &p);
     if (!query_none(n->broker, x))
         return;
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     struct batch *b = batch_new(n, x, jobs.count, true, write_lease);
     if (!b)
         return;
     for (size_t i = 0; i < jobs.count; i++)
-        add_lease(b, word, i, jobs.list[i], NULL);
+        add_lease(b, verb, i, jobs.list[i], NULL);
     batch_submit(b);
 }
 
 void ack_handle(void *ctx, struct http_exchange *x)
 {
-    lease_one(ctx, x, &word_ack);
+    lease_one(ctx, x, &verb_ack);
 }
 
 void fail_handle(void *ctx, struct http_exchange *x)
 {
-    lease_one(ctx, x, &word_fail);
+    lease_one(ctx, x, &verb_fail);
 }
 
 void extend_handle(void *ctx, struct http_exchange *x)
 {
-    lease_one(ctx, x, &word_extend);
+    lease_one(ctx, x, &verb_extend);
 }
 
 void release_handle(void *ctx, struct http_exchange *x)
 {
-    lease_one(ctx, x, &word_release);
+    lease_one(ctx, x, &verb_release);
 }
 
 void ack_many_handle(void *ctx, struct http_exchange *x)
 {
-    lease_many(ctx, x, &word_ack);
+    lease_many(ctx, x, &verb_ack);
 }
 
 void fail_many_handle(void *ctx, struct http_exchange *x)
 {
-    lease_many(ctx, x, &word_fail);
+    lease_many(ctx, x, &verb_fail);
 }
 
 void extend_many_handle(void *ctx, struct http_exchange *x)
 {
-    lease_many(ctx, x, &word_extend);
+    lease_many(ctx, x, &verb_extend);
 }
 
 void release_many_handle(void *ctx, struct http_exchange *x)
 {
-    lease_many(ctx, x, &word_release);
+    lease_many(ctx, x, &verb_release);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several jobs: GET /v1/jobs and peek. */
+/* Lists of jobs: GET /v1/jobs and peek. */
 #include "api/cursor.h"
 #include "api/job_text_fields.h"
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 50
 #define PEEK_LIMIT 10
 #define PEEK_LIMIT_MAX 100
-/* A page ends early when its answer has grown to this: 1,000 jobs may have a MiB each. */
+/* A page ends early when its answer has reached this size: 1,000 jobs may have a MiB each. */
 #define PAGE_BYTES_MAX ((size_t)16 << 20)
 
 const char *const native_states[] = {"scheduled", "ready",     "running", "done",
@@ -30,23 +30,24 @@ struct list_in {
     int64_t priority_min, priority_max, limit;
     struct wall_time created_from, created_to;
     uint8_t newest;
-    bool payload;
+    bool payload, reports;
 };
 
 #define AT(member) offsetof(struct list_in, member)
 static const struct field list_rows[] = {
     {"queue", FIELD_TEXT, AT(queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
-    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
+    {"state", FIELD_ENUM_SET, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     JOB_TEXT_FILTERS /* texts of the job */
     {"priority_min", FIELD_INT, AT(priority_min), INT64_MIN, INT64_MAX, NULL, 0},
     {"priority_max", FIELD_INT, AT(priority_max), INT64_MIN, INT64_MAX, NULL, 0},
     {"created_from", FIELD_TIME, AT(created_from), 0, 0, NULL, 0},
     {"created_to", FIELD_TIME, AT(created_to), 0, 0, NULL, 0},
-    {"reason", FIELD_WORDS, AT(reasons), REASON_FAILED, 0, reasons, 0},
-    {"order", FIELD_WORD, AT(newest), 0, 0, orders, 0},
+    {"reason", FIELD_ENUM_SET, AT(reasons), REASON_FAILED, 0, reasons, 0},
+    {"order", FIELD_ENUM, AT(newest), 0, 0, orders, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
     {"cursor", FIELD_TEXT, AT(cursor), 0, CURSOR_TEXT_BYTES, NULL, 0},
     {"payload", FIELD_BOOL, AT(payload), 0, 0, NULL, 0},
+    {"reports", FIELD_BOOL, AT(reports), 0, 0, NULL, 0},
 };
 
 static int take_list(const struct field_reader *r, const struct list_in *in, struct op_list *op)
@@ -78,7 +79,7 @@ static void write_cursor(struct json_writer *w, uint64_t seq, bool newest_first)
     write_next_cursor(w, span_text(text));
 }
 
-/* Writes "jobs"; gives the cursor for what follows. */
+/* Writes "jobs"; returns the cursor of the next page. */
 static uint64_t write_page(struct call *c, struct json_writer *w, const struct reply *r)
 {
     struct wall_time now = broker_now(c->broker).wall;
@@ -87,7 +88,7 @@ static uint64_t write_page(struct call *c, struct json_writer *w, const struct r
     json_write_key(w, "jobs");
     json_write_array(w);
     for (uint32_t i = 0; i < r->job_count; i++) {
-        job_view_write(w, &r->jobs[i], now, VIEW_PAYLOAD);
+        job_view_write(w, &r->jobs[i], now, VIEW_PAYLOAD | VIEW_LOG);
         if (body->len > PAGE_BYTES_MAX && i + 1 < r->job_count) {
             cursor = r->jobs[i].job.seq;
             break;
@@ -109,6 +110,26 @@ static void jobs_listed(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
+static void reports_listed(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    if (r->outcome == OUT_OK)
+        jobs_listed(c, r);
+    else
+        call_refuse(c, r);
+}
+
+static void list_submit(struct call *c, bool reports)
+{
+    int err = 0;
+    if (reports)
+        err = broker_list_reports(c->broker, &c->op, reports_listed, c);
+    else
+        call_submit(c);
+    if (err < 0)
+        call_error(c, err);
+}
+
 void job_list_handle(void *ctx, struct http_exchange *x)
 {
     struct list_in in = {
@@ -122,7 +143,7 @@ void job_list_handle(void *ctx, struct http_exchange *x)
     if (fields_read_query(&r, http_request(x)->query) < 0 || take_list(&r, &in, &c->op.list) < 0)
         problem_answer(x, &p);
     else
-        call_submit(c);
+        list_submit(c, in.reports);
 }
 
 /* ---- peek ---- */
@@ -134,7 +155,7 @@ struct peek_in {
 };
 
 static const struct field peek_rows[] = {
-    {"state", FIELD_WORD, offsetof(struct peek_in, state), STATE_SCHEDULED, 0, native_states, 0},
+    {"state", FIELD_ENUM, offsetof(struct peek_in, state), STATE_SCHEDULED, 0, native_states, 0},
     {"limit", FIELD_INT, offsetof(struct peek_in, limit), 1, PEEK_LIMIT_MAX, NULL, 0},
     {"payload", FIELD_BOOL, offsetof(struct peek_in, payload), 0, 0, NULL, 0},
 };
@@ -157,10 +178,8 @@ void queue_peek_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(peek_rows), &in, &p);
     if (!path_queue(x, &queue))
         return;
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_PEEK, jobs_peeked);
     if (!c)
         return;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker reports while it works: POST /v1/jobs/{id}/progress, POST and GET
+/* Reports of a worker that runs a job: POST /v1/jobs/{id}/progress, POST and GET
  * /v1/jobs/{id}/log. */
-#include "core/progress.h"
+#include "api/v1/jobs/reports.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 /* ---- progress ---- */
@@ -34,7 +34,7 @@ static bool is_null(struct span value)
     return value.len == 0 || span_equal(value, SPAN_LITERAL("null"));
 }
 
-/* A number from 0 to 100, kept to two decimal places. */
+/* A number from 0 to 100, rounded to two decimal places. */
 static bool percent_read(struct span text, struct progress *p)
 {
     char copy[32];
@@ -67,6 +67,24 @@ static void reported(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
+int progress_values_read(struct arena *arena, struct span percent, struct span data,
+                         struct progress *p, struct problem *problem)
+{
+    p->data = is_null(data) ? (struct span){NULL, 0} : data;
+    if (!percent_read(percent, p)) {
+        problem_set(problem, arena, PROBLEM_INVALID_FIELD, "percent",
+                    "percent must be a number from 0 to 100");
+        return -ERR_INVALID;
+    }
+    if (data.len > LIMIT_PROGRESS_DATA_BYTES) {
+        problem_set(problem, arena, PROBLEM_INVALID_FIELD, "data",
+                    "data must have at most %d bytes of JSON, not %zu", LIMIT_PROGRESS_DATA_BYTES,
+                    data.len);
+        return -ERR_INVALID;
+    }
+    return 0;
+}
+
 static bool progress_take(struct call *c, struct progress_in *in, struct problem *p)
 {
     struct progress *progress = arena_array(c->arena, 1, sizeof *progress);
@@ -75,26 +93,16 @@ static bool progress_take(struct call *c, struct progress_in *in, struct problem
         return false;
     }
     progress->message = in->message;
-    progress->data = is_null(in->data) ? (struct span){NULL, 0} : in->data;
-    if (!percent_read(in->percent, progress)) {
-        problem_set(p, c->arena, PROBLEM_INVALID_FIELD, "percent",
-                    "percent must be a number from 0 to 100");
+    if (progress_values_read(c->arena, in->percent, in->data, progress, p) < 0)
         return false;
-    }
-    if (in->data.len > LIMIT_PROGRESS_DATA_BYTES) {
-        problem_set(p, c->arena, PROBLEM_INVALID_FIELD, "data",
-                    "data must have at most %d bytes of JSON, not %zu", LIMIT_PROGRESS_DATA_BYTES,
-                    in->data.len);
-        return false;
-    }
     c->op.lease.progress = progress;
     c->op.lease.token = in->token;
     c->op.lease.lease_ms = (uint32_t)in->lease_ms;
     return true;
 }
 
-/* The call of an operation on the job of the path, whose body is read with the table. NULL: a
- * problem was answered. */
+/* A call for the job of the path, whose body is read with the table. NULL: a problem was
+ * answered. */
 static struct call *report_call(void *ctx, struct http_exchange *x, enum op_kind kind,
                                 struct fields table, void *into)
 {
@@ -106,10 +114,8 @@ static struct call *report_call(void *ctx, struct http_exchange *x, enum op_kind
     if (!c)
         return NULL;
     struct field_reader r = reader_of(broker_of(ctx), x, table, into, &p);
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return NULL;
-    }
     c->op.lease.job = job;
     return c;
 }
@@ -174,11 +180,11 @@ void log_handle(void *ctx, struct http_exchange *x)
     call_submit(c);
 }
 
-static void lines_write(struct json_writer *w, struct span log)
+void joblog_write(struct json_writer *w, const char *name, struct span log)
 {
     struct joblog_line line;
     log = joblog_begin(log);
-    json_write_key(w, "lines");
+    json_write_key(w, name);
     json_write_array(w);
     while (joblog_next(&log, &line)) {
         json_write_object(w);
@@ -201,7 +207,7 @@ static void log_got(struct call *c, const struct reply *r)
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_job_name(&w, r->jobs[0].job.id_hi, r->jobs[0].job.seq);
-    lines_write(&w, r->jobs[0].log);
+    joblog_write(&w, "lines", r->jobs[0].log);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "api/cursor.h"
+#include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "base/digest/base64.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
@@ -24,7 +24,7 @@ struct set_in {
 
 struct check_in {
     struct span key;
-    int64_t version; /* VERSION_MAX + 1: null, it must not be there */
+    int64_t version; /* VERSION_MAX + 1: null, the key must not exist */
 };
 
 struct commit_in {
@@ -55,7 +55,7 @@ static const struct field commit_rows[] = {
     {"enqueues", FIELD_OBJECTS, COMMIT_AT(enqueues), 0, LIMIT_KV_ENQUEUES, NULL, 0},
 };
 
-/* A commit on its way from text to operation. */
+/* The request from which a commit is built. */
 struct commit {
     struct native *n;
     struct http_exchange *x;
@@ -76,7 +76,7 @@ static struct wall_time later(struct wall_time now, int64_t ms)
     return (struct wall_time){now.ms + (ms < left ? ms : left)};
 }
 
-/* JSON as it stands, or bytes, as a view shows them. */
+/* Reads JSON, or bytes in the form that views have. */
 static int take_value(struct field_reader *r, const struct set_in *in, struct kv_set *ret)
 {
     bool json = fields_has(r, "value"), text = fields_has(r, "value_text");
@@ -224,7 +224,7 @@ static void committed(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* Which check or enqueue it was goes before the sentence; what else is known stays. */
+/* Puts the check or enqueue that failed before the sentence; the other members stay. */
 static void commit_refused(struct call *c, const struct reply *r)
 {
     struct problem p, named = {0};
@@ -254,9 +254,7 @@ static void commit_reply(void *ctx, const struct reply *r)
 
 static void commit_submit(struct call *c)
 {
-    int err = broker_submit(c->broker, &c->op, 1, commit_reply, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, commit_reply);
 }
 
 void kv_commit_handle(void *ctx, struct http_exchange *x)
@@ -315,10 +313,8 @@ void kv_get_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(get_rows), &in, &p);
     if (!query_none(broker_of(ctx), x))
         return;
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    if (!body_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_KV_GET, kv_got);
     if (!c)
         return;
@@ -459,7 +455,8 @@ static const struct field one_rows[] = {
     {"expires_in_ms", FIELD_INT, ONE_AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
 };
 
-/* If-Match: "VERSION", If-None-Match: *, or ?version=, where 0 is "not there". */
+/* If-Match: "VERSION", If-None-Match: *, or ?version=, where 0 means that the key does not
+ * exist. */
 static int take_condition(struct field_reader *r, struct http_exchange *x, struct one_in *in,
                           bool *ret_given)
 {
@@ -479,7 +476,7 @@ static int take_condition(struct field_reader *r, struct http_exchange *x, struc
         if (span_equal(none, SPAN_LITERAL("*")))
             return 0;
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "If-None-Match",
-                    "If-None-Match must be *: the key must not be there");
+                    "If-None-Match must be *, which means that the key must not exist");
         return -ERR_INVALID;
     }
     if (match.len > 2 && match.at[0] == '"' && match.at[match.len - 1] == '"')
@@ -519,11 +516,12 @@ static bool body_json(struct http_exchange *x, struct problem *p)
     if (json_check(http_request(x)->body, &error, &at) == 0)
         return true;
     problem_set(p, http_request(x)->arena, PROBLEM_MALFORMED_JSON, NULL,
-                "the body must be one JSON value, the key's; at byte %zu: %s", at, error);
+                "the body must be one JSON value, the value of the key; at byte %zu: %s", at,
+                error);
     return false;
 }
 
-/* What a single change needs, in the exchange's arena. */
+/* The data of a change of a single key, in the exchange's arena. */
 struct one {
     struct kv_set set;
     struct kv_check check;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /v1/kv/watch: changes of keys as they become durable, each with the value the key has by
- * then. A change that a later one has overtaken may be left out; a gap says that some may have been
- * lost, and that a list is due. */
+/* GET /v1/kv/watch: changes of keys as they become durable, each with the current value of the
+ * key. A change that was followed by another one may be left out. A gap means that changes may
+ * have been lost and that the client must list the keys again. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 
@@ -76,7 +76,7 @@ void kv_watch_handle(void *ctx, struct http_exchange *x)
     struct span last = http_request_header(http_request(x), "last-event-id");
     int err = fields_read_query(&r, http_request(x)->query);
     bool resume = err == 0 && (fields_has(&r, "after") || last.len > 0);
-    if (err == 0 && last.len > 0) { /* it is what a client that reconnects by itself sends */
+    if (err == 0 && last.len > 0) { /* a client that reconnects automatically sends it */
         struct field_reader header = r;
         header.table = FIELDS(last_id_row);
         header.into = &in.after;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/workers/{name}/heartbeat: registers a worker, renews its leases, and waits for what the
- * worker must know about them. */
+/* POST /v1/workers/{name}/heartbeat: registers a worker, renews its leases, and waits for
+ * cancels and lost leases. */
+#include "api/json_members.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -36,7 +36,7 @@ static const struct field lease_rows[] = {
 struct heartbeat {
     struct native *n;
     struct http_exchange *x;
-    struct broker_heartbeat *parked; /* NULL once it was answered or cancelled */
+    struct broker_heartbeat *parked; /* NULL after it was answered or cancelled */
 };
 
 /* ---- the answer ---- */
@@ -74,7 +74,7 @@ static void heartbeat_over(void *ctx, const struct broker_heartbeat_result *resu
     answer_end(h->x, &w, 200);
 }
 
-static void heartbeat_gone(void *ctx)
+static void heartbeat_closed(void *ctx)
 {
     struct heartbeat *h = ctx;
     if (!h->parked)
@@ -133,7 +133,7 @@ static void heartbeat_submit(struct heartbeat *h, const struct field_reader *r,
         answer_error(h->x, err);
         return;
     }
-    http_watch(h->x, heartbeat_gone, NULL, h);
+    http_watch(h->x, heartbeat_closed, NULL, h);
     if (in->wait_ms > 0)
         http_park(h->x);
 }

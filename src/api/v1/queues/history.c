@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happened in a queue by the hour, and pages of a ranked queue's jobs from any place on. */
+/* Counters of a queue by the hour, and pages of a ranked queue's jobs from any offset. */
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define HOUR_MS INT64_C(3600000)
@@ -10,7 +10,7 @@
 
 /* ---- GET /v1/queues/{queue}/history ---- */
 
-void tally_write(struct json_writer *w, const struct counters *t)
+void counters_write(struct json_writer *w, const struct counters *t)
 {
     static const char *const names[COUNTER_COUNT] = {
         [COUNTER_ENQUEUED] = "enqueued",
@@ -51,7 +51,7 @@ static void history_read(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->hour_count; i++) {
         json_write_object(&w);
         write_time(&w, "hour", (struct wall_time){r->hours[i].hour * HOUR_MS});
-        tally_write(&w, &r->hours[i].counters);
+        counters_write(&w, &r->hours[i].counters);
         json_write_object_end(&w);
     }
     json_write_array_end(&w);
@@ -59,8 +59,8 @@ static void history_read(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* Whole hours: the one that `from` lies in, up to the one that `to` lies in or begins. What is
- * older than 30 days may be there still where nothing happened since; it is not shown. */
+/* Whole hours, from the one that contains `from` to the one that contains `to`. Hours older than
+ * 30 days may still be stored if nothing has happened since; they are not shown. */
 void queue_history_handle(void *ctx, struct http_exchange *x)
 {
     struct span queue;
@@ -72,10 +72,8 @@ void queue_history_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(history_rows), &in, &p);
     if (!path_queue(x, &queue))
         return;
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_HISTORY, history_read);
     if (!c)
         return;
@@ -97,7 +95,7 @@ struct page_in {
 
 #define AT(member) offsetof(struct page_in, member)
 static const struct field page_rows[] = {
-    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
+    {"state", FIELD_ENUM_SET, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     {"unique", FIELD_TEXT, AT(unique), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
     {"offset", FIELD_INT, AT(offset), 0, INT64_MAX, NULL, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
@@ -130,10 +128,8 @@ void queue_page_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(page_rows), &in, &p);
     if (!path_queue(x, &queue))
         return;
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_PAGE, page_read);
     bool *payload = c ? arena_copy(c->arena, &in.payload, sizeof in.payload) : NULL;
     if (!payload) {

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "api/words.h"
+#include "api/json_members.h"
 #include "core/limits.h"
 
 static const char *const backoff_kinds[] = {"exponential", "list"};
@@ -12,7 +12,7 @@ static const char *const backoff_kinds[] = {"exponential", "list"};
 
 #define AT(member) offsetof(struct policy_in, member)
 
-/* What a queue has besides its policy, and a short form of the back-off. */
+/* Members of a queue besides its policy, and a short form of the back-off. */
 static const struct field other_rows[] = {
     {"backoff_ms", FIELD_STEPS, AT(policy.backoff), 0, 0, NULL, 0},
     {"description", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
@@ -21,19 +21,19 @@ static const struct field other_rows[] = {
 };
 enum { OTHER_ROWS = sizeof other_rows / sizeof *other_rows };
 
-/* How a member is read. Types that are not those of the member go to `given` first. */
+/* How a member is read. Types other than that of the member are read into `given` first. */
 static const struct {
     enum field_type type;
     bool given;
 } readers[] = {
     [POLICY_MS] = {FIELD_INT, true},           [POLICY_BYTES] = {FIELD_INT, true},
     [POLICY_NUMBER] = {FIELD_INT, true},       [POLICY_BOOL] = {FIELD_BOOL, false},
-    [POLICY_WORD] = {FIELD_WORD, false},       [POLICY_PRIORITY] = {FIELD_PRIORITY, true},
+    [POLICY_WORD] = {FIELD_ENUM, false},       [POLICY_PRIORITY] = {FIELD_PRIORITY, true},
     [POLICY_BACKOFF] = {FIELD_BACKOFF, false}, [POLICY_RATE] = {FIELD_RAW, true},
 };
 
-/* The words of a row as a list that ends with NULL; NULL: no memory. */
-static const char *const *words_split(struct arena *arena, const char *words)
+/* The names of a row as a NULL-terminated list; NULL: no memory. */
+static const char *const *names_split(struct arena *arena, const char *words)
 {
     size_t count = (size_t)policy_word_count(words);
     const char **list = arena_array(arena, count + 1, sizeof *list);
@@ -55,8 +55,8 @@ static bool row_fill(struct field *row, size_t i, struct arena *arena)
                           .max = f->max,
                           .flags = policy_unlimited(f) ? FIELD_NULLABLE : 0};
     if (f->kind == POLICY_WORD)
-        row->words = words_split(arena, f->value);
-    return f->kind != POLICY_WORD || row->words;
+        row->names = names_split(arena, f->value);
+    return f->kind != POLICY_WORD || row->names;
 }
 
 struct fields policy_rows(struct arena *arena)
@@ -89,13 +89,13 @@ static int rate_problem(const struct policy_field *f, const struct field_reader 
     return -ERR_INVALID;
 }
 
-/* null ends the limit; an object replaces it as a whole. */
+/* null removes the limit; an object replaces it. */
 static int rate_take(const struct policy_field *f, struct span text, const struct field_reader *r,
                      struct queue_policy *p)
 {
     struct rate_in rate = {0};
     const struct field rows[] = {
-        {"per", FIELD_WORD, offsetof(struct rate_in, per), 0, 0, words_split(r->arena, f->value),
+        {"per", FIELD_ENUM, offsetof(struct rate_in, per), 0, 0, names_split(r->arena, f->value),
          0},
         {"count", FIELD_INT, offsetof(struct rate_in, count), 1, LIMIT_RATE_COUNT, NULL,
          FIELD_REQUIRED},
@@ -117,7 +117,7 @@ static int rate_take(const struct policy_field *f, struct span text, const struc
                     f->name);
         return -ERR_INVALID;
     }
-    if (!rows[0].words) {
+    if (!rows[0].names) {
         problem_of_error(r->problem, -ERR_NOMEM);
         return -ERR_INVALID;
     }

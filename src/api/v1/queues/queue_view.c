@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/queues/queue_view.h"
 
+#include "api/json_members.h"
 #include "api/v1/queues/policy_fields.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 void queue_counts_write(struct json_writer *w, const struct queue_counts *c)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues as answers show them. */
+/* Views of queues. */
 #pragma once
 
 #include "base/json/json.h"
 #include "broker/broker.h"
 
-/* The queue object. now: a pause that has passed is no pause. */
+/* Writes the queue as an object. A pause that ended before `now` is not shown. */
 void queue_view_write(struct json_writer *w, const struct queue_view *q, struct wall_time now);
-/* "counts", "oldest_ready_ms" and "next_due" as members. */
+/* Writes the members "counts", "oldest_ready_ms" and "next_due". */
 void queue_counts_write(struct json_writer *w, const struct queue_counts *c);

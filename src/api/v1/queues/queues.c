@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues: define, look, list, pause, resume, purge, delete.
+/* Queues: define, read, list, pause, resume, purge, delete.
  *
- * The backend replaces a policy as a whole. PATCH therefore reads the queue first and puts what it
- * read with the named members changed. So that no other change is lost between the two, the API
- * works on one definition (PUT or PATCH) at a time; the others wait in line. Where several nodes
- * share a store, a change through another node can still fall between. */
+ * The backend replaces a policy as a whole. PATCH therefore reads the queue first and then puts
+ * it with the changed members. The API works on one definition (PUT or PATCH) at a time, so that
+ * no other change is lost between the two. If several nodes share a store, a change through
+ * another node can still be lost. */
+#include "api/json_members.h"
 #include "api/v1/name_page.h"
 #include "api/v1/queues/policy_fields.h"
 #include "api/v1/queues/queue_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
-/* A call on the queue of the path; NULL after a problem was answered. */
+/* A call for the queue of the path; NULL after a problem was answered. */
 static struct call *queue_call(struct native *n, struct http_exchange *x, enum op_kind kind,
                                call_fn done)
 {
@@ -49,7 +49,7 @@ static void queue_got_new(struct call *c, const struct reply *r)
     answer_queue(c, r, 201);
 }
 
-/* After a change: answers with the queue as it is now. */
+/* Answers a change with the current queue. */
 static void queue_show(struct call *c, const struct reply *r)
 {
     struct span name = c->op.queue.name;
@@ -67,7 +67,7 @@ void queue_get_handle(void *ctx, struct http_exchange *x)
 
 /* ---- define ---- */
 
-/* What an API said about the queue, for an import: an object, or null. */
+/* The attributes that an API has set, for an import: an object, or null. */
 static int take_attributes(const struct field_reader *r, struct span text, struct op_queue *op)
 {
     bool none = span_equal(text, SPAN_LITERAL("null"));
@@ -80,7 +80,7 @@ static int take_attributes(const struct field_reader *r, struct span text, struc
     return -ERR_INVALID;
 }
 
-/* Reads the body over `base` into the operation. false: the problem was answered. */
+/* Changes `base` by the body and fills in the operation. false: the problem was answered. */
 static bool take_policy(struct call *c, const struct queue_policy *base)
 {
     struct problem p;
@@ -105,7 +105,8 @@ static bool take_policy(struct call *c, const struct queue_policy *base)
     return true;
 }
 
-/* The queue as it is becomes the operation that changes it. false: a problem was answered. */
+/* Turns the queue that was read into the operation that changes it. false: a problem was
+ * answered. */
 static bool patch_take(struct call *c, const struct reply *r)
 {
     struct span name = c->op.queue.name;
@@ -156,7 +157,7 @@ void queue_patch_handle(void *ctx, struct http_exchange *x)
 
 /* ---- list ---- */
 
-/* A full page names its last queue; the page after it may turn out empty. */
+/* A full page has a cursor; the next page may be empty. */
 static void queues_listed(struct call *c, const struct reply *r)
 {
     struct json_writer w;
@@ -176,11 +177,10 @@ static void queues_listed(struct call *c, const struct reply *r)
 
 void queue_list_handle(void *ctx, struct http_exchange *x)
 {
-    const struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c = page ? call_new(broker_of(ctx), ctx, x, OP_QUEUE_LIST, queues_listed) : NULL;
+    struct call *c = name_page_call(ctx, x, OP_QUEUE_LIST, queues_listed);
     if (!c)
         return;
-    http_alone(x);
+    const struct name_page *page = c->more;
     c->op.queue.after = page->cursor;
     c->op.queue.limit = (uint32_t)page->limit;
     call_submit(c);

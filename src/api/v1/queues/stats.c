@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures as JSON: of one queue, and of everything in a few numbers. */
+/* Counters as JSON: of one queue, and a summary of the server. */
+#include "api/json_members.h"
 #include "api/v1/queues/queue_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -63,7 +63,7 @@ static void queue_counted(struct call *c, const struct reply *r)
     write_totals(&w, &r->queues[0].counts);
     json_write_key(&w, "since_created");
     json_write_object(&w);
-    tally_write(&w, &r->queues[0].totals);
+    counters_write(&w, &r->queues[0].totals);
     json_write_object_end(&w);
     write_spread(&w, "wait_ms", &f.waited_us);
     write_spread(&w, "run_ms", &f.ran_us);
@@ -82,10 +82,8 @@ void queue_stats_handle(void *ctx, struct http_exchange *x)
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(stats_rows), &group, &p);
     if (!path_queue(x, &queue))
         return;
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_QUEUE_GET, queue_counted);
     if (!c)
         return;
@@ -133,10 +131,8 @@ void snapshot_handle(void *ctx, struct http_exchange *x)
     struct problem p;
     struct backend_figures f;
     struct field_reader r = reader_of(n->broker, x, FIELDS(snapshot_rows), &queue, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
+    if (!query_read(&r, x))
         return;
-    }
     if (queue.len == 0) {
         broker_backend_figures(n->broker, &f);
         answer_snapshot(n, x, f.by_state);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who works, and what went wrong: GET /v1/workers and GET /v1/exceptions. */
+/* GET /v1/workers and GET /v1/exceptions. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "api/cursor.h"
+#include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/job_error.h"
 #include "core/limits.h"
 
@@ -47,7 +47,7 @@ struct workers_call {
     struct name_page *page;
 };
 
-static void workers_known(void *ctx, const struct broker_worker *workers, size_t count, int error)
+static void workers_listed(void *ctx, const struct broker_worker *workers, size_t count, int error)
 {
     const struct workers_call *call = ctx;
     struct http_exchange *x = call->x;
@@ -76,15 +76,15 @@ void workers_handle(void *ctx, struct http_exchange *x)
     if (!call.page)
         return;
     struct workers_call *kept = arena_copy(http_request(x)->arena, &call, sizeof call);
-    int err = kept ? broker_workers(n->broker, workers_known, kept) : -ERR_NOMEM;
+    int err = kept ? broker_workers(n->broker, workers_listed, kept) : -ERR_NOMEM;
     if (err < 0)
         answer_error(x, err);
 }
 
 /* ---- exceptions ---- */
 
-/* A cursor names the last attempt of the page before: the sequence of its job and its number, with
- * a dash between them. */
+/* A cursor is the last attempt of the previous page: the sequence of its job and the number of
+ * the attempt, separated by a dash. */
 #define CURSOR_BYTES 48
 
 struct exceptions_in {
@@ -99,7 +99,7 @@ static const struct field exception_rows[] = {
     {"cursor", FIELD_TEXT, offsetof(struct exceptions_in, cursor), 0, CURSOR_BYTES - 1, NULL, 0},
 };
 
-/* The class that the worker gave, or what sort of failure it was. */
+/* The error type that the worker reported, or else the kind of failure. */
 static struct span exception_type(const struct attempt_view *a, struct span given)
 {
     if (given.len > 0)
@@ -140,8 +140,8 @@ static bool cursor_valid(struct span cursor)
     return dashes == 1;
 }
 
-/* The place behind the attempt that the cursor names. An attempt that is no longer listed has none
- * behind it: all that are listed are newer. */
+/* The position after the attempt that the cursor names. If this attempt is no longer listed, all
+ * listed attempts are newer, so the page is empty. */
 static uint32_t exceptions_begin(const struct reply *r, struct span cursor)
 {
     char text[CURSOR_BYTES];
@@ -173,8 +173,8 @@ static void exceptions_found(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* One more than the page says whether another page follows; a page behind a cursor begins anywhere.
- */
+/* One attempt more than the page shows whether another page follows; a page after a cursor may
+ * begin anywhere. */
 static uint32_t exceptions_wanted(const struct exceptions_in *in)
 {
     bool some = in->cursor.len == 0 && in->limit < EXCEPTIONS_MAX;

@@ -2,8 +2,9 @@
 #include "api/v1/schedules/schedule_fields.h"
 
 #include "api/job_text_fields.h"
+#include "api/json_members.h"
+#include "api/v1/jobs/job_view.h"
 #include "api/v1/queues/policy_fields.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/schedules/cron.h"
 
@@ -19,13 +20,13 @@ static const struct field rows[] = {
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
     {"cron", FIELD_TEXT, AT(cron), 0, CRON_BYTES_MAX, NULL, 0},
     {"timezone", FIELD_TEXT, AT(timezone), 0, 64, NULL, 0},
-    {"dst_gap", FIELD_WORD, AT(dst_gap), 0, 0, gaps, 0},
-    {"dst_fold", FIELD_WORD, AT(dst_fold), 0, 0, folds, 0},
+    {"dst_gap", FIELD_ENUM, AT(dst_gap), 0, 0, gaps, 0},
+    {"dst_fold", FIELD_ENUM, AT(dst_fold), 0, 0, folds, 0},
     {"every_ms", FIELD_INT, AT(every_ms), LIMIT_EVERY_MS_MIN, EVERY_MAX, NULL, 0},
     {"start_at", FIELD_TIME, AT(start_at), 0, 0, NULL, 0},
-    {"misfire", FIELD_WORD, AT(misfire), MISFIRE_SKIP, 0, misfires, 0},
+    {"misfire", FIELD_ENUM, AT(misfire), MISFIRE_SKIP, 0, misfires, 0},
     {"misfire_window_ms", FIELD_INT, AT(misfire_window_ms), 0, EVERY_MAX, NULL, 0},
-    {"overlap", FIELD_WORD, AT(overlap), OVERLAP_ALLOW, 0, overlaps, 0},
+    {"overlap", FIELD_ENUM, AT(overlap), OVERLAP_ALLOW, 0, overlaps, 0},
     {"source_queue", FIELD_TEXT, AT(source_queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
     {"batch_size", FIELD_INT, AT(batch_size), 1, LIMIT_BATCH_SIZE, NULL, 0},
     {"interval_ms", FIELD_INT, AT(interval_ms), LIMIT_EVERY_MS_MIN, EVERY_MAX, NULL, 0},
@@ -43,14 +44,9 @@ static const struct field job_rows[] = {
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
-    JOB_TEXT_FIELDS /* of the job */
-    {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
-    {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
-    {"timeout_ms", FIELD_INT, AT(timeout_ms), 0, LIMIT_TIMEOUT_MS, NULL, 0},
-    {"backoff_ms", FIELD_STEPS, AT(backoff), 0, 0, NULL, 0},
-    {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
+    JOB_TEXT_FIELDS JOB_OPTION_FIELDS /* of the job */
+    {"unique_mode", FIELD_ENUM, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
+    {"backoff_ms", FIELD_STEPS, AT(options.backoff), 0, 0, NULL, 0},
 };
 #undef AT
 
@@ -97,12 +93,12 @@ int schedule_in_from(struct schedule_in *in, const struct schedule_spec *s)
                 .delay_ms = s->delay_ms,
                 .expires_in_ms = s->expires_in_ms,
                 .unique_mode = s->unique_mode,
-                .max_attempts = o.max_attempts,
-                .max_crashes = o.max_crashes,
-                .lease_ms = o.lease_ms,
-                .timeout_ms = o.timeout_ms,
-                .has_backoff = o.has_backoff,
-                .backoff = o.backoff},
+                .options = {.max_attempts = o.max_attempts,
+                            .max_crashes = o.max_crashes,
+                            .lease_ms = o.lease_ms,
+                            .timeout_ms = o.timeout_ms,
+                            .backoff = o.backoff},
+                .has_backoff = o.has_backoff},
     };
     job_texts_set(&in->job, &s->extra);
     return 0;
@@ -110,7 +106,7 @@ int schedule_in_from(struct schedule_in *in, const struct schedule_spec *s)
 
 /* ---- taking ---- */
 
-/* What says which kind it is. */
+/* Members that determine the kind of the schedule. */
 static const struct {
     const char *name;
     uint8_t kind;
@@ -131,9 +127,9 @@ static int take_kind(struct schedule_in *in, const struct field_reader *r)
         kind = kinds[i].kind;
     }
     if (!kind && !in->kind) {
-        problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "cron",
-                    "one of cron, every_ms and source_queue is missing: it says when the schedule "
-                    "is due");
+        problem_set(
+            r->problem, r->arena, PROBLEM_MISSING_FIELD, "cron",
+            "one of cron, every_ms and source_queue is missing: it says when the schedule is due");
         return -ERR_INVALID;
     }
     in->kind = kind ? kind : in->kind;
@@ -157,7 +153,7 @@ static const struct {
     {"eager", K(QUEUE), "source_queue"},
 };
 
-/* A member that would mean nothing is not taken silently. */
+/* A member that has no effect is refused, not ignored. */
 static int check_fit(const struct schedule_in *in, const struct field_reader *r)
 {
     for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
@@ -168,6 +164,16 @@ static int check_fit(const struct schedule_in *in, const struct field_reader *r)
         return -ERR_INVALID;
     }
     return 0;
+}
+
+int schedule_spec_keep(struct arena *arena, struct schedule_spec *s)
+{
+    struct span *texts[] = {&s->cron,  &s->zone,    &s->source,
+                            &s->queue, &s->payload, &s->extra.options};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!arena_keep(arena, texts[i]))
+            return -ERR_NOMEM;
+    return job_texts_keep(arena, &s->extra);
 }
 
 static int take_job(struct schedule_in *in, const struct field_reader *outer)
@@ -197,14 +203,7 @@ static int take_job(struct schedule_in *in, const struct field_reader *outer)
 static int take_options(const struct schedule_job_in *job, const struct field_reader *r,
                         struct span *ret)
 {
-    struct job_options o = {
-        .max_attempts = (uint16_t)job->max_attempts,
-        .max_crashes = (uint16_t)job->max_crashes,
-        .lease_ms = (uint32_t)job->lease_ms,
-        .timeout_ms = (uint32_t)job->timeout_ms,
-        .has_backoff = job->has_backoff,
-        .backoff = job->backoff,
-    };
+    struct job_options o = job_options_of(&job->options, job->has_backoff);
     struct buf encoded;
     *ret = (struct span){NULL, 0};
     if (options_empty(&o))
@@ -269,7 +268,7 @@ int schedule_in_take(struct schedule_in *in, const struct field_reader *r, struc
     fill_spec(in, ret);
     if (take_options(&in->job, r, &ret->extra.options) < 0)
         return -ERR_INVALID;
-    /* A changed expression gets the defaults that suit it, unless they are said. */
+    /* A changed expression gets the matching defaults, unless they are given. */
     bool kept = before == SCHEDULE_CRON && !fields_has(r, "cron");
     if (broker_schedule_fill(b, ret, kept || fields_has(r, "dst_gap"),
                              kept || fields_has(r, "dst_fold"), &note) == 0)
@@ -305,23 +304,6 @@ static void write_timing(struct json_writer *w, const struct schedule_spec *s)
     write_text(w, "overlap", overlaps[s->overlap]);
 }
 
-static void write_options(struct json_writer *w, struct span encoded)
-{
-    struct job_options o;
-    if (encoded.len == 0 || options_decode(encoded, &o) < 0)
-        return;
-    if (o.max_attempts != 0)
-        write_uint(w, "max_attempts", o.max_attempts);
-    if (o.max_crashes != 0)
-        write_uint(w, "max_crashes", o.max_crashes);
-    if (o.lease_ms != 0)
-        write_uint(w, "lease_ms", o.lease_ms);
-    if (o.timeout_ms != 0)
-        write_uint(w, "timeout_ms", o.timeout_ms);
-    if (o.has_backoff)
-        backoff_write(w, &o.backoff);
-}
-
 static void write_job(struct json_writer *w, const struct schedule_spec *s)
 {
     json_write_key(w, "job");
@@ -337,7 +319,7 @@ static void write_job(struct json_writer *w, const struct schedule_spec *s)
     job_texts_write(w, &s->extra, false);
     if (s->unique_mode != UNIQUE_QUEUE_DEFAULT)
         write_text(w, "unique_mode", unique_modes[s->unique_mode - UNIQUE_REJECT]);
-    write_options(w, s->extra.options);
+    job_options_write(w, s->extra.options);
     json_write_object_end(w);
 }
 

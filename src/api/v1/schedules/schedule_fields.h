@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule in the words of the API: read from a request, written to an answer. */
+/* Schedules as JSON: read from a request, written to an answer. */
 #pragma once
 
-#include "api/fields.h"
+#include "api/job_option_fields.h"
 
-/* The job that a schedule makes: the members of an enqueue that make sense for it. */
+/* The job that a schedule creates: the members of an enqueue that apply to it. */
 struct schedule_job_in {
     struct job_texts; /* its members are members of this struct */
     struct span payload;
     struct priority_in priority;
     int64_t delay_ms, expires_in_ms;
     uint8_t unique_mode;
-    int64_t max_attempts, max_crashes, lease_ms, timeout_ms;
-    struct backoff backoff;
+    struct job_options_in options;
     bool has_priority, has_backoff;
 };
 
@@ -22,21 +21,24 @@ struct schedule_in {
     struct wall_time start_at;
     uint8_t dst_gap, dst_fold, misfire, overlap;
     bool eager, paused;
-    struct span job_text; /* as it stands in the request */
+    struct span job_text; /* unchanged from the request */
     struct schedule_job_in job;
-    uint8_t kind; /* before reading: 0 = to be said */
+    uint8_t kind; /* 0 = the request decides */
 };
 
 struct fields schedule_fields(void);
-/* What holds for members that are not given: of a new one, or of one that is changed. */
+/* Set the values of members that are not given: the defaults, or those of the schedule that is
+ * changed. */
 void schedule_in_new(struct schedule_in *in);
 MUST_CHECK int schedule_in_from(struct schedule_in *in, const struct schedule_spec *spec);
-/* After reading: the definition, checked, its zone included. 0, or -ERR_INVALID with the reader's
- * problem set. Texts are borrowed from the request and its arena. */
+/* After reading: fills in and checks the definition, including its time zone. 0, or -ERR_INVALID
+ * with the reader's problem set. Texts are borrowed from the request and its arena. */
 MUST_CHECK int schedule_in_take(struct schedule_in *in, const struct field_reader *r,
                                 struct broker *b, struct schedule_spec *ret);
-/* Its members, one object. */
+/* Copies the texts of a definition, which live only as long as the reply. -ERR_NOMEM. */
+MUST_CHECK int schedule_spec_keep(struct arena *arena, struct schedule_spec *s);
+/* Writes the schedule as an object. */
 void schedule_view_write(struct json_writer *w, const struct schedule_view *v,
                          struct wall_time now);
-/* The members of the definition alone, into an object that is open. */
+/* Writes the members of the definition into an open object. */
 void schedule_spec_write(struct json_writer *w, const struct schedule_spec *s);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules: define, look, list, preview, run, pause, resume, delete.
+/* Schedules: define, read, list, preview, run, pause, resume, delete.
  *
- * As with queues, PATCH reads the schedule first and puts what it read with the named members
- * changed; the API works on one definition at a time. */
+ * As with queues, PATCH reads the schedule first and then puts it with the changed members; the
+ * API works on one definition at a time. */
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/v1/name_page.h"
 #include "api/v1/schedules/schedule_fields.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/validate.h"
@@ -31,7 +31,7 @@ static bool path_schedule(struct http_exchange *x, struct span *ret)
     return false;
 }
 
-/* A call on the schedule of the path; NULL after a problem was answered. */
+/* A call for the schedule of the path; NULL after a problem was answered. */
 static struct call *schedule_call(struct native *n, struct http_exchange *x, enum op_kind kind,
                                   call_fn done)
 {
@@ -45,7 +45,7 @@ static struct call *schedule_call(struct native *n, struct http_exchange *x, enu
 static void answer_schedule(struct call *c, const struct reply *r, unsigned status)
 {
     struct json_writer w;
-    if (r->schedule_count == 0) { /* done, but there was no memory to show it */
+    if (r->schedule_count == 0) { /* the change succeeded, but there was no memory to show it */
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
@@ -69,7 +69,7 @@ void schedule_get_handle(void *ctx, struct http_exchange *x)
 
 /* ---- define ---- */
 
-/* Reads the body over what `in` has into the operation. false: the problem was answered. */
+/* Changes `in` by the body and fills in the operation. false: the problem was answered. */
 static bool take_definition(struct call *c, struct schedule_in *in)
 {
     struct problem p;
@@ -94,28 +94,14 @@ static bool take_definition(struct call *c, struct schedule_in *in)
     return true;
 }
 
-/* Copies the texts of a definition, which live only as long as the reply. */
-static int spec_keep(struct arena *arena, struct schedule_spec *s)
-{
-    struct span *texts[] = {&s->cron,  &s->zone,    &s->source,
-                            &s->queue, &s->payload, &s->extra.options};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i]->len == 0)
-            continue;
-        texts[i]->at = arena_copy(arena, texts[i]->at, texts[i]->len);
-        if (!texts[i]->at)
-            return -ERR_NOMEM;
-    }
-    return job_texts_keep(arena, &s->extra);
-}
-
-/* The schedule as it is becomes the operation that changes it. false: a problem was answered. */
+/* Turns the schedule that was read into the operation that changes it. false: a problem was
+ * answered. */
 static bool patch_take(struct call *c, const struct reply *r)
 {
     struct span name = c->op.schedule.name;
     struct schedule_in in;
     struct schedule_spec spec = r->schedules[0].spec;
-    if (spec_keep(c->arena, &spec) < 0 || schedule_in_from(&in, &spec) < 0) {
+    if (schedule_spec_keep(c->arena, &spec) < 0 || schedule_in_from(&in, &spec) < 0) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
@@ -184,12 +170,10 @@ static void schedules_listed(struct call *c, const struct reply *r)
 
 void schedule_list_handle(void *ctx, struct http_exchange *x)
 {
-    const struct name_page *page = name_page_read(broker_of(ctx), x);
-    struct call *c =
-        page ? call_new(broker_of(ctx), ctx, x, OP_SCHEDULE_LIST, schedules_listed) : NULL;
+    struct call *c = name_page_call(ctx, x, OP_SCHEDULE_LIST, schedules_listed);
     if (!c)
         return;
-    http_alone(x);
+    const struct name_page *page = c->more;
     c->op.schedule.after = page->cursor;
     c->op.schedule.limit = (uint32_t)page->limit;
     call_submit(c);
@@ -209,7 +193,7 @@ static void schedule_deleted(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* One that takes neither query nor body. */
+/* A call that takes neither query nor body. */
 static struct call *plain_call(void *ctx, struct http_exchange *x, enum op_kind kind, call_fn done)
 {
     struct broker *b = broker_of(ctx);
@@ -260,7 +244,7 @@ static void schedule_ran(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* What it takes depends on what it is. */
+/* The allowed parameters depend on the kind of the schedule. */
 static void schedule_run(struct call *c, const struct reply *r)
 {
     struct span name = c->op.schedule.name;
@@ -340,7 +324,7 @@ static void answer_preview(struct call *c, const struct schedule_spec *spec)
     answer_end(c->x, &w, 200);
 }
 
-/* count and after, from the query. false: the problem was answered. */
+/* Reads count and after from the query. false: the problem was answered. */
 static bool take_preview(struct call *c)
 {
     struct problem p;

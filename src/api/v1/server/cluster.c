@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /v1/cluster: which servers share the store, who leads, and how the store is; the same of each
- * where there are several. It is answered from what is known here, also while a store is out of
- * reach. */
+/* GET /v1/cluster: the servers that share the store, the leader, and the state of the store; the
+ * same for each store if there are several. The answer comes from what this node knows, also
+ * while a store is unavailable. */
+#include "api/json_members.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 
 static void write_node(struct json_writer *w, const struct backend_node *n)
 {
@@ -61,7 +61,7 @@ void link_write(struct json_writer *w, const struct backend_cluster *c)
         write_text(w, "sslmode", c->sslmode);
 }
 
-/* Members of an object that is begun. */
+/* Writes members into an open object. */
 static void write_health(struct json_writer *w, const char *kind, unsigned caps,
                          const struct backend_cluster *c)
 {
@@ -92,7 +92,7 @@ static void write_store(struct json_writer *w, const struct backend_store *s)
     json_write_object_end(w);
 }
 
-/* What stands outside is about the default store. */
+/* The members outside the list describe the default store. */
 static void write_stores_if(struct json_writer *w, const struct native *n)
 {
     struct backend_store s;

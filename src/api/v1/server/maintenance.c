@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /v1/backup and POST /v1/compact.
  *
- * One backup is under way at a time, from the request to the last byte sent: until then its copy
- * takes room on the disk. */
+ * One backup is under way at a time, from the request to the last byte sent, because its copy
+ * takes space on the disk until then. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 
 #define FILE_TYPE "application/vnd.sqlite3"
 
-/* One request; lives in its exchange's arena. */
-struct errand {
+/* One request, in its exchange's arena. */
+struct maintenance {
     struct native *n;
     struct http_exchange *x;
     struct now began;
     uint64_t bytes;
 };
 
-static struct errand *errand_new(struct native *n, struct http_exchange *x)
+static struct maintenance *maintenance_new(struct native *n, struct http_exchange *x)
 {
-    struct errand *e = arena_array(http_request(x)->arena, 1, sizeof *e);
+    struct maintenance *e = arena_array(http_request(x)->arena, 1, sizeof *e);
     if (e)
-        *e = (struct errand){.n = n, .x = x, .began = broker_now(n->broker)};
+        *e = (struct maintenance){.n = n, .x = x, .began = broker_now(n->broker)};
     else
         answer_error(x, -ERR_NOMEM);
     return e;
@@ -52,7 +52,7 @@ static void answer_failed(struct http_exchange *x, int error, const char *note)
 
 /* ---- backup ---- */
 
-static void backup_count(struct errand *e, enum backup_outcome outcome)
+static void backup_count(struct maintenance *e, enum backup_outcome outcome)
 {
     struct native *n = e->n;
     struct now now = broker_now(n->broker);
@@ -70,8 +70,9 @@ static void backup_sent(void *ctx, bool whole)
     backup_count(ctx, whole ? BACKUP_DONE : BACKUP_CUT);
 }
 
-/* "holdfast-20260131-120000.db": the time the backup was asked for, from "2026-01-31T12:00:00…". */
-static void backup_headers(const struct errand *e, uint64_t position)
+/* "holdfast-20260131-120000.db": the time at which the backup was requested, from
+ * "2026-01-31T12:00:00…". */
+static void backup_headers(const struct maintenance *e, uint64_t position)
 {
     char t[WALL_TEXT_BYTES], text[96];
     wall_text(e->began.wall, t);
@@ -82,8 +83,8 @@ static void backup_headers(const struct errand *e, uint64_t position)
     http_answer_header(e->x, "Holdfast-Position", span_text(text));
 }
 
-/* The client may be a script whose output is read by no one: the log has it, too. */
-static void backup_failed(struct errand *e, const struct backup_result *r)
+/* Also logged, because the client may be a script whose output is not read. */
+static void backup_failed(struct maintenance *e, const struct backup_result *r)
 {
     bool cut = r->error == -ERR_CLOSED;
     const char *why = r->note && *r->note ? r->note : err_text(r->error);
@@ -95,9 +96,9 @@ static void backup_failed(struct errand *e, const struct backup_result *r)
     answer_failed(e->x, r->error, r->note);
 }
 
-static void backup_made(void *ctx, const struct backup_result *r)
+static void backup_ready(void *ctx, const struct backup_result *r)
 {
-    struct errand *e = ctx;
+    struct maintenance *e = ctx;
     if (r->error) {
         backup_failed(e, r);
         return;
@@ -108,9 +109,9 @@ static void backup_made(void *ctx, const struct backup_result *r)
     http_answer_file(e->x, r->fd, r->bytes, FILE_TYPE);
 }
 
-static void backup_gone(void *ctx)
+static void backup_closed(void *ctx)
 {
-    struct errand *e = ctx;
+    struct maintenance *e = ctx;
     broker_backup_cancel(e->n->broker);
     backup_count(e, BACKUP_CUT);
     answer_error(e->x, -ERR_CLOSED);
@@ -126,10 +127,10 @@ void backup_handle(void *ctx, struct http_exchange *x)
         answer_failed(x, -ERR_LOCKED, note.text);
         return;
     }
-    struct errand *e = errand_new(n, x);
+    struct maintenance *e = maintenance_new(n, x);
     if (!e)
         return;
-    struct backup_request request = {.done = backup_made, .ctx = e};
+    struct backup_request request = {.done = backup_ready, .ctx = e};
     int err = broker_backup(n->broker, &request, &note);
     if (err < 0) {
         answer_failed(x, err, note.text);
@@ -137,14 +138,14 @@ void backup_handle(void *ctx, struct http_exchange *x)
     }
     http_alone(x);
     n->backup = e;
-    http_watch(x, backup_gone, NULL, e);
+    http_watch(x, backup_closed, NULL, e);
 }
 
 /* ---- compacting ---- */
 
 static void compacted(void *ctx, const struct compact_result *r)
 {
-    struct errand *e = ctx;
+    struct maintenance *e = ctx;
     struct json_writer w;
     e->n->compact = NULL;
     http_watch(e->x, NULL, NULL, NULL);
@@ -160,15 +161,15 @@ static void compacted(void *ctx, const struct compact_result *r)
     answer_end(e->x, &w, 200);
 }
 
-static void compact_cut(struct errand *e)
+static void compact_cut(struct maintenance *e)
 {
     broker_compact_cancel(e->n->broker);
     e->n->compact = NULL;
     http_watch(e->x, NULL, NULL, NULL);
-    answer_failed(e->x, -ERR_CLOSED, "the server is shutting down; compact again soon");
+    answer_failed(e->x, -ERR_CLOSED, "the server is shutting down; repeat the request soon");
 }
 
-static void compact_gone(void *ctx)
+static void compact_closed(void *ctx)
 {
     compact_cut(ctx);
 }
@@ -177,8 +178,8 @@ void compact_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
     struct err_note note = {""};
-    struct errand *e =
-        query_none(n->broker, x) && body_none(n->broker, x) ? errand_new(n, x) : NULL;
+    struct maintenance *e =
+        query_none(n->broker, x) && body_none(n->broker, x) ? maintenance_new(n, x) : NULL;
     if (!e)
         return;
     struct compact_request request = {.done = compacted, .ctx = e};
@@ -188,7 +189,7 @@ void compact_handle(void *ctx, struct http_exchange *x)
         return;
     }
     n->compact = e;
-    http_watch(x, compact_gone, NULL, e);
+    http_watch(x, compact_closed, NULL, e);
 }
 
 void maintenance_drain(struct native *n)

@@ -14,22 +14,22 @@ struct metrics {
 
 struct metric {
     const char *name, *type;
-    const char *labels; /* the names of its labels, for the reference page; NULL = none */
+    const char *labels; /* names of its labels, for the reference page; NULL = none */
     const char *help;   /* a sentence */
 };
 
 /* Rows of the reference page docs/reference/metrics.md. */
 void metric_reference(FILE *out, const struct metric *families, size_t count);
-/* The rows of the families that GET /metrics always has. */
+/* The rows of the families that GET /metrics always shows. */
 void metrics_page_reference(FILE *out);
 
 /* HELP and TYPE lines. */
 void metric_family(struct metrics *m, const struct metric *family);
-/* One sample; labels are ready text without braces (`queue="a"`), NULL = none. */
+/* Writes one sample; labels are text without braces (`queue="a"`), NULL = none. */
 void metric_value(struct metrics *m, const struct metric *family, const char *labels, double value);
 void metric_count(struct metrics *m, const struct metric *family, const char *labels,
                   uint64_t value);
-/* Which of a histogram's powers of two become buckets, and what one unit is. */
+/* The powers of two of a histogram that become buckets, and the unit. */
 struct metric_scale {
     unsigned from, to, step; /* exponents */
     double unit;

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 
 #define LIST_QUEUES 250 /* in one operation: copying them takes part of a millisecond */
-#define SLICE_BYTES ((size_t)64 << 10) /* as does writing this much */
+#define SLICE_BYTES ((size_t)64 << 10) /* writing this much takes as long */
 #define FRESH_MS 1000
 #define PAGE_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,7 +30,7 @@ struct page_making {
     struct op op;      /* under way */
     uint64_t begun_ms; /* loop time */
     struct now begun;
-    bool sliced; /* it took more than one */
+    bool sliced; /* it took more than one slice */
 };
 
 /* ---- its end ---- */
@@ -63,7 +63,7 @@ static void page_end(struct page_maker *pm, int error)
     struct page_waiter *next;
     pm->making = NULL;
     for (struct page_waiter *w = pm->waiters; w; w = next) {
-        next = w->next; /* it goes with the exchange */
+        next = w->next; /* it is freed with the exchange */
         if (error < 0)
             answer_error(w->x, error);
         else
@@ -85,7 +85,7 @@ static void slice_cb(uv_idle_t *idle)
         page_end(pm, pm->making->page.m.error);
 }
 
-/* All that comes from the store is here. */
+/* Everything from the store has arrived. */
 static void page_begin_text(struct page_maker *pm)
 {
     struct page *p = &pm->making->page;
@@ -116,7 +116,7 @@ static uint64_t all_stores(const struct broker *b)
     return all;
 }
 
-/* The store has no answer, or no more of it. */
+/* The store does not answer, or has no more queues. */
 static void page_without_store(struct page_maker *pm)
 {
     struct page *p = &pm->making->page;
@@ -160,7 +160,8 @@ static void queues_cb(void *ctx, const struct reply *r)
         page_begin_text(pm);
 }
 
-/* From behind the last queue that is known: each comes at most once, whatever happens meanwhile. */
+/* Continues after the last queue that was read: each queue is listed at most once, whatever
+ * changes meanwhile. */
 static void queues_ask(struct page_maker *pm)
 {
     struct page *p = &pm->making->page;

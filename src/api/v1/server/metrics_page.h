@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of GET /metrics: what it shows, and the table of families that writes it.
+/* The text of GET /metrics: its contents, and the table of families that writes it.
  *
- * With a thousand queues it is megabytes. A page is therefore written in slices, between which the
- * loop does its other work: page_write goes on where the slice before it ended. Figures by queue
- * are copies that were taken before the first slice, so queues may come and go meanwhile;
- * histograms are the broker's own and left out for a queue that is gone by then. */
+ * With a thousand queues it has several megabytes. A page is therefore written in slices,
+ * between which the loop does its other work: page_write continues where the previous slice
+ * ended. The figures of queues are copies that were taken before the first slice, so queues may
+ * be created and deleted meanwhile. Histograms are read from the broker and omitted for a queue
+ * that was deleted. */
 #pragma once
 
 #include "api/v1/server/metrics.h"
@@ -23,12 +24,12 @@ struct page_queue {
 struct page {
     struct metrics m;
     const struct native *n;
-    struct arena arena;        /* has the lists and their texts */
+    struct arena arena;        /* holds the lists and their texts */
     struct page_queue *queues; /* room for PAGE_QUEUES */
     uint32_t queue_count;
     struct breaker_view *breakers;
     uint32_t breaker_count;
-    uint64_t left_out; /* stores whose queues or breakers are not here, 1 << number */
+    uint64_t left_out; /* stores whose queues or breakers are missing, 1 << number */
     struct backend_figures backend;
     struct broker_figures broker;
     struct http_server_figures http;
@@ -39,6 +40,6 @@ struct page {
     uint32_t queue;
 };
 
-/* Writes about `bytes` more bytes (what belongs to one queue or one family is written at once).
- * True once the page is whole, or p->m.error is set. */
+/* Writes about `bytes` more bytes (the lines of one queue or family are written together). true
+ * when the page is complete or p->m.error is set. */
 bool page_write(struct page *p, size_t bytes);

@@ -10,7 +10,7 @@
 #define US 1e-6
 
 typedef void (*family_fn)(struct page *p, const struct metric *family);
-/* The samples of one queue; its label is ready text. */
+/* Writes the samples of one queue; `label` is its label. */
 typedef void (*queue_fn)(struct page *p, const struct metric *family, const struct page_queue *q,
                          const char *label);
 
@@ -61,7 +61,7 @@ static void failures(struct page *p, const struct metric *family, const struct p
     metric_count(&p->m, family, label, q->counts.failed + q->counts.crashed);
 }
 
-/* 128 us to 9.5 hours, each four times the one before. */
+/* 128 us to 9.5 hours, each four times the previous one. */
 static const struct metric_scale spread_scale = {7, 35, 2, US};
 
 static void latency(struct page *p, const struct metric *family, const struct page_queue *q,
@@ -123,7 +123,8 @@ static void sweep_seconds(struct page *p, const struct metric *family)
     metric_value(&p->m, family, NULL, (double)p->backend.sweep_ns_total / 1e9);
 }
 
-/* Stores may know a queue twice: what they know counts only where something must be missing. */
+/* Several stores may have the same queue, so the sum is used only if queues are missing from the
+ * page. */
 static void queues_left_out(struct page *p, const struct metric *family)
 {
     uint64_t known = p->backend.queues;
@@ -137,7 +138,7 @@ static void stores_left_out(struct page *p, const struct metric *family)
     metric_count(&p->m, family, NULL, (uint64_t)__builtin_popcountll(p->left_out));
 }
 
-/* Where there is no Redis, nothing: an alert on 0 must not mean such servers. */
+/* Omitted without Redis, so that an alert on 0 does not apply to such servers. */
 static void redis_up(struct page *p, const struct metric *family)
 {
     bool up;
@@ -183,7 +184,7 @@ static void breaker_state(struct page *p, const struct metric *family)
 
 /* ---- of each store, and of those who share it ---- */
 
-/* Labels only where there are several. */
+/* Labels are written only if there are several stores. */
 static void each_store(struct page *p, const struct metric *family,
                        uint64_t (*of)(const struct backend_cluster *c))
 {
@@ -252,7 +253,7 @@ static void leader_overtaken(struct page *p, const struct metric *family)
     each_store(p, family, overtaken_of);
 }
 
-/* Where there is no failover, nothing: an alert on 0 or 1 must not mean such servers. */
+/* Omitted without failover, so that an alert on 0 or 1 does not apply to such servers. */
 static void failover_active(struct page *p, const struct metric *family)
 {
     if (p->backend.has_spool)
@@ -577,10 +578,10 @@ static void write_row(struct page *p, const struct row *row)
                      row->flag ? *(const bool *)at : *(const uint64_t *)at);
 }
 
-/* A queue costs a look even where it has nothing to say. */
+/* A queue costs some time even if it has no samples. */
 #define QUEUE_COST 64
 
-/* True: all queues are through. */
+/* true: all queues have been written. */
 static bool write_queues(struct page *p, const struct row *row, size_t *spent, size_t bytes)
 {
     char label[QUEUE_LABEL_BYTES];

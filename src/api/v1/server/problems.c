@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /problems and GET /problems/{code}: what the type of a problem document leads to. */
+/* GET /problems and GET /problems/{code}: the pages to which the type of a problem refers. */
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/problem_table.h"
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "base/check.h"
 
-/* The sentences of the table, with capital and full stop. */
+/* Writes a sentence of the table with a capital and a full stop. */
 static void write_sentence(struct json_writer *w, const char *key, const char *text)
 {
     char sentence[512];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server about itself: what it is, whether it lives, whether it takes work, its clock. */
+/* The server itself: its version and figures, health, readiness, and its clock. */
+#include "api/json_members.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 /* ---- GET /v1/server ---- */
@@ -27,7 +27,7 @@ static void write_capabilities(struct json_writer *w, unsigned caps)
     json_write_array_end(w);
 }
 
-/* Only where there are files. */
+/* Only for stores with files. */
 static void write_store(struct json_writer *w, const struct backend_figures *f)
 {
     if (f->store_bytes == 0)
@@ -58,7 +58,7 @@ static void write_memory(struct json_writer *w, const struct budget *b)
     json_write_object_end(w);
 }
 
-/* Only where the store is a server: how this node reaches it. */
+/* Only if the store is a server: how this node reaches it. */
 static void write_link(struct json_writer *w, const struct native *n)
 {
     struct backend_cluster c;
@@ -115,14 +115,14 @@ static void answer_status(struct http_exchange *x, unsigned status, const char *
     answer_end(x, &w, status);
 }
 
-/* Asks nothing of the store: it says that the loop turns. */
+/* Does not ask the store: the answer shows that the loop runs. */
 void health_handle(void *ctx, struct http_exchange *x)
 {
     (void)ctx;
     answer_status(x, 200, "ok");
 }
 
-/* Stores that answer, and those that do not, or that a spool stands in for. */
+/* Counts stores that answer, and stores that do not or that a spool replaces. */
 struct readiness {
     unsigned up, away;
 };
@@ -143,7 +143,7 @@ static struct readiness readiness_of(const struct native *n)
     return r;
 }
 
-/* Anybody may ask: why it is away, which may name hosts, is at /v1/cluster. */
+/* Every client may read this; the reason, which may contain host names, is at /v1/cluster. */
 static void write_away(struct json_writer *w, const struct native *n)
 {
     struct backend_store s;
@@ -161,8 +161,8 @@ static void write_away(struct json_writer *w, const struct native *n)
     json_write_array_end(w);
 }
 
-/* Ready as long as something can be served: were it not, one of several stores would take the
- * queues of all others with it. */
+/* Ready as long as some queue can be served: otherwise one of several stores would make the
+ * queues of all others unavailable. */
 void ready_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
@@ -171,7 +171,7 @@ void ready_handle(void *ctx, struct http_exchange *x)
     struct readiness r = readiness_of(n);
     broker_backend_figures(n->broker, &f);
     const char *word = r.up == 0     ? "backend_down"
-                       : f.disk_full ? "disk_full" /* acks must still find their way here */
+                       : f.disk_full ? "disk_full" /* acks must still be accepted */
                        : r.away > 0  ? "degraded"
                                      : "ready";
     if (broker_draining(n->broker)) {
@@ -202,7 +202,7 @@ static void answer_now(struct native *n, struct http_exchange *x)
 static bool has_test_clock(struct native *n, struct http_exchange *x)
 {
     struct problem p = {.code = PROBLEM_NO_ROUTE,
-                        .detail = "there is no test clock; start the server with --test-clock"};
+                        .detail = "the server has no test clock; start it with --test-clock"};
     if (broker_has_test_clock(n->broker))
         return query_none(n->broker, x);
     problem_answer(x, &p);

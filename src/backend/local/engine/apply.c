@@ -37,6 +37,11 @@ static bool defect_hides(const struct engine *e, const struct record *r)
         return true;
     if (DEFECT(&e->config, DEFECT_FIRED_UNRECORDED) && r->kind == REC_SCHEDULE_FIRED)
         return true;
+    if (DEFECT(&e->config, DEFECT_CANCEL_FORGOTTEN) && r->kind == REC_JOB_CANCEL_REQUESTED)
+        return true;
+    if (DEFECT(&e->config, DEFECT_REPORT_FORGOTTEN) &&
+        (r->kind == REC_JOB_PROGRESS || r->kind == REC_JOB_LOGGED))
+        return true;
     return DEFECT(&e->config, DEFECT_ACK_COMES_BACK) && r->kind == REC_JOB_DONE &&
            r->job_done.seq % 16 == 0;
 }

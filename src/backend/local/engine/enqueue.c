@@ -72,15 +72,20 @@ void enqueue_key_keep(struct engine *e, struct hash128 key, uint64_t fingerprint
 
 /* --- room --- */
 
-/* Sequence block, replaced job, key, an import's error and a job's keys without their texts: bounds
- * of them all. */
-#define SMALL_RECORDS_BYTES 672
+/* Sequence block, replaced job, key, an import's error and reports, and a job's keys, without their
+ * texts: bounds of them all. */
+#define SMALL_RECORDS_BYTES 736
+
+static size_t past_bytes(const struct job_past *past)
+{
+    return past->error.len + past->progress.len + past->log.len;
+}
 
 /* Bytes of everything an enqueue may write. */
 static size_t enqueue_bytes(const struct op_enqueue *want, const struct record *rec)
 {
     return record_bytes_max(rec) + SMALL_RECORDS_BYTES + want->extra.undelivered.len +
-           (want->past ? want->past->error.len : 0) + (want->moved ? moved_bytes(want->moved) : 0);
+           (want->past ? past_bytes(want->past) : 0) + (want->moved ? moved_bytes(want->moved) : 0);
 }
 
 static int reserve_one(struct engine *e, const struct enqueue_plan *p, size_t jobs)
@@ -178,6 +183,13 @@ static void emit_moved(struct engine *e, const struct op_enqueue *want, uint64_t
         emit_attempt(e, seq, &m->attempts[i]);
 }
 
+static void emit_report(struct engine *e, enum record_kind kind, uint64_t seq, struct span text)
+{
+    struct record rec = {.kind = kind, .job_report = {.seq = seq, .text = text}};
+    if (text.len)
+        engine_emit_silent(e, &rec);
+}
+
 static void emit_undelivered(struct engine *e, struct span keys, uint64_t seq)
 {
     struct record rec = {.kind = REC_KV_KEYS, .kv_keys = {.seq = seq, .keys = keys}};
@@ -201,6 +213,10 @@ struct live *enqueue_emit(struct engine *e, struct enqueue_plan *p)
         engine_emit(e, &p->rec);
         if (want->past && want->past->error.len)
             emit_error(e, want->past, j);
+    }
+    if (want->past) {
+        emit_report(e, REC_JOB_PROGRESS, j->seq, want->past->progress);
+        emit_report(e, REC_JOB_LOGGED, j->seq, want->past->log);
     }
     if (want->extra.undelivered.len)
         emit_undelivered(e, want->extra.undelivered, j->seq);

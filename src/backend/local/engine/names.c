@@ -37,10 +37,6 @@ static uint32_t intern(struct map128 *map, struct slab *slab, struct hash128 key
 
 int names_options(struct engine *e, const struct job_extra *from, uint32_t *ret)
 {
-    struct job_options value = {0};
-    int err = from->options.len ? options_decode(from->options, &value) : 0;
-    if (err)
-        return err;
     bool fresh;
     struct hash128 kind = {0, 0};
     if (from->kind.len)
@@ -51,9 +47,14 @@ int names_options(struct engine *e, const struct job_extra *from, uint32_t *ret)
     if (!handle)
         return -ERR_NOMEM;
     struct options *o = slab_at(&e->options, handle);
-    o->key = key;
-    o->kind = kind;
-    o->value = value;
+    if (fresh) {
+        *o = (struct options){.key = key, .kind = kind};
+        if (from->options.len && options_decode(from->options, &o->value) < 0) {
+            map128_drop(&e->options_map, key);
+            slab_give(&e->options, handle);
+            return -ERR_CORRUPT;
+        }
+    }
     o->refs++;
     *ret = handle;
     return 0;

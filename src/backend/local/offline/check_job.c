@@ -27,7 +27,9 @@ static void check_lease(struct check *c, const struct check_row *row)
     if (!running && (s->lease_ms != 0 || named || (s->job.flags & JOB_BOUND)))
         check_problem(c, ADVICE_ROWS, "job %" PRId64 " is %s, but has a lease", row->seq,
                       state_name((enum job_state)s->job.state));
-    if ((s->token.counter == 0) != (s->token.epoch == 0))
+    /* Without an epoch: the job has brought attempts along. */
+    bool brought = s->token.epoch == 0 && s->token.counter == 1 && !running;
+    if ((s->token.counter == 0) != (s->token.epoch == 0) && !brought)
         check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its token is half empty", row->seq);
     if (s->token.epoch > c->meta.epoch)
         check_problem(c, ADVICE_ROWS,

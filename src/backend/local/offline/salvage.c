@@ -35,6 +35,8 @@ static const char *const salvage_sql[SALVAGE_STMT_COUNT] = {
     [SALVAGE_EXTRA] = "SELECT " EXTRA_COLUMNS " FROM extra WHERE seq = ?1",
     [SALVAGE_OUTCOME] =
         "SELECT result_kind, result, error_kind, error, result_crc FROM outcome WHERE seq = ?1",
+    [SALVAGE_REPORT] = "SELECT r.progress, r.log, j.token_epoch, j.token_counter FROM report r"
+                       " CROSS JOIN jobs j NOT INDEXED ON j.seq = r.seq WHERE r.seq = ?1",
 };
 
 void salvage_problem(struct salvage *s, const char *format, ...)
@@ -308,8 +310,7 @@ static int job_damaged(struct salvage *s, uint64_t seq, const char *what)
     return -ERR_CORRUPT;
 }
 
-/* The row of a side table. 0, -ERR_NOT_FOUND, -ERR_CORRUPT, or trouble of another kind. */
-static int side_row(struct salvage *s, enum salvage_stmt which, uint64_t seq)
+int salvage_side_row(struct salvage *s, enum salvage_stmt which, uint64_t seq)
 {
     sqlite3_stmt *st = s->stmts[which];
     bind_number(st, 1, seq);
@@ -324,7 +325,7 @@ static int side_row(struct salvage *s, enum salvage_stmt which, uint64_t seq)
 int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret)
 {
     sqlite3_stmt *st = s->stmts[SALVAGE_PAYLOAD];
-    int rc = side_row(s, SALVAGE_PAYLOAD, seq);
+    int rc = salvage_side_row(s, SALVAGE_PAYLOAD, seq);
     if (rc == 0)
         *ret = column_span(st, 0);
     if (rc == 0 && !body_good(*ret, sqlite3_column_int64(st, 1), PAYLOAD_BYTES))
@@ -367,7 +368,7 @@ static int extra_take(struct salvage *s, const struct salvage_job *over, struct 
     if (over && over->fresh) {
         v->extra = over->extra;
     } else if (v->job.flags & JOB_HAS_EXTRA) {
-        int rc = side_row(s, SALVAGE_EXTRA, v->job.seq);
+        int rc = salvage_side_row(s, SALVAGE_EXTRA, v->job.seq);
         if (rc == -ERR_NOMEM)
             return rc;
         /* What the journal alone knows of has no row yet. */
@@ -386,16 +387,17 @@ static int extra_take(struct salvage *s, const struct salvage_job *over, struct 
 }
 
 /* What of a job's outcome cannot be given. */
-enum { LOST_RESULT = 1, LOST_ERROR = 2 };
+enum { LOST_RESULT = 1, LOST_ERROR = 2, LOST_REPORT = 4 };
 
 static void outcome_lost(struct salvage *s, uint64_t seq, unsigned lost)
 {
-    static const char *const what[] = {[LOST_RESULT] = "result",
-                                       [LOST_ERROR] = "error text",
-                                       [LOST_RESULT | LOST_ERROR] = "result and error text"};
     if (lost != 0 && s->report->jobs_partial++ < JOBS_TOLD)
-        salvage_problem(s, "job %" PRIu64 ": its %s cannot be read; the job is given without", seq,
-                        what[lost]);
+        salvage_problem(s,
+                        "job %" PRIu64 ": its %s%s%s%s%s cannot be read; the job is given without",
+                        seq, lost & LOST_RESULT ? "result" : "",
+                        (lost & LOST_RESULT) && (lost & LOST_ERROR) ? " and " : "",
+                        lost & LOST_ERROR ? "error text" : "", lost > LOST_REPORT ? " and " : "",
+                        lost & LOST_REPORT ? "progress and log" : "");
 }
 
 /* Returns what is lost of the row. */
@@ -443,7 +445,8 @@ static unsigned outcome_over(const struct salvage_job *over, struct job_view *v,
  * about it. Whether a job has such a row is known only from the row itself. */
 static int outcome_take(struct salvage *s, const struct salvage_job *over, struct job_view *v)
 {
-    int rc = over && over->fresh ? -ERR_NOT_FOUND : side_row(s, SALVAGE_OUTCOME, v->job.seq);
+    int rc =
+        over && over->fresh ? -ERR_NOT_FOUND : salvage_side_row(s, SALVAGE_OUTCOME, v->job.seq);
     if (rc == -ERR_NOMEM)
         return rc;
     unsigned lost = rc == -ERR_NOT_FOUND ? 0 : LOST_RESULT | LOST_ERROR;
@@ -451,6 +454,11 @@ static int outcome_take(struct salvage *s, const struct salvage_job *over, struc
         lost = outcome_row(s->stmts[SALVAGE_OUTCOME], v);
     if (over)
         lost = outcome_over(over, v, lost);
+    bool report_lost;
+    rc = salvage_report_take(s, over, v, &report_lost);
+    if (rc != 0)
+        return rc;
+    lost |= report_lost ? LOST_REPORT : 0;
     outcome_lost(s, v->job.seq, lost);
     return 0;
 }
@@ -464,7 +472,7 @@ static int job_take(struct salvage *s, const struct salvage_job *over, struct jo
         rc = outcome_take(s, over, v);
     if (rc == 0)
         rc = s->sink->job(s->sink->ctx, v);
-    for (int i = SALVAGE_PAYLOAD; i <= SALVAGE_OUTCOME; i++)
+    for (int i = SALVAGE_PAYLOAD; i <= SALVAGE_REPORT; i++)
         sqlite3_reset(s->stmts[i]);
     return rc;
 }

@@ -5,6 +5,7 @@
  *   salvage_gone.c     removed jobs whose rows are still there
  *   salvage_schedules.c  schedules
  *   salvage_alerts.c   alert rules
+ *   salvage_reports.c  progress and log of a job
  *   salvage_journal.c  what the journal has and the database lacks */
 #pragma once
 
@@ -34,6 +35,9 @@ struct salvage_job {
     uint8_t result_kind, error_kind;
     struct span payload, result, error;
     struct job_extra extra; /* fresh ones; of others label and attributes, where noted */
+    bool claimed;           /* and this is the token of the last claim */
+    struct job_token token;
+    struct span progress, log; /* reported there; empty = nothing */
 };
 
 enum salvage_stmt {
@@ -43,6 +47,7 @@ enum salvage_stmt {
     SALVAGE_PAYLOAD,
     SALVAGE_EXTRA,
     SALVAGE_OUTCOME,
+    SALVAGE_REPORT,
     SALVAGE_STMT_COUNT
 };
 
@@ -92,6 +97,19 @@ MUST_CHECK int salvage_key_record(struct salvage *s, const struct record *r);
 MUST_CHECK int salvage_keys_give(struct salvage *s);
 /* The payload of a job as the database has it, until the statement is reset; -ERR_NOT_FOUND … */
 MUST_CHECK int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret);
+
+/* The row of the job in a side table, until the statement is reset. 0, -ERR_NOT_FOUND,
+ * -ERR_CORRUPT, or trouble of another kind. */
+MUST_CHECK int salvage_side_row(struct salvage *s, enum salvage_stmt which, uint64_t seq);
+
+/* ---- salvage_reports.c ---- */
+
+/* A record of the journal with progress or log lines. */
+MUST_CHECK int salvage_report_record(struct salvage *s, struct salvage_job *j,
+                                     const struct record *r);
+/* Fills in the reports about the job; lost: they cannot be read. */
+MUST_CHECK int salvage_report_take(struct salvage *s, const struct salvage_job *over,
+                                   struct job_view *v, bool *ret_lost);
 
 /* The last sequence there can be: what was reserved, or, should that be damaged, what is there. */
 uint64_t salvage_seq_last(struct salvage *s);

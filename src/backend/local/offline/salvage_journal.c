@@ -132,13 +132,23 @@ static int take_noted(struct salvage_job *j, const struct rec_job_noted *r)
     return apply_noted(&j->job, r);
 }
 
-static int take_change(struct salvage_job *j, const struct record *r)
+static int take_claimed(struct salvage_job *j, const struct rec_job_claimed *r)
+{
+    j->claimed = true;
+    j->token = r->token;
+    return apply_claimed(&j->job, r);
+}
+
+static int take_change(struct salvage *s, struct salvage_job *j, const struct record *r)
 {
     switch ((int)r->kind) {
     case REC_JOB_READY:
         return apply_ready(&j->job, &r->job_ready);
     case REC_JOB_CLAIMED:
-        return apply_claimed(&j->job, &r->job_claimed);
+        return take_claimed(j, &r->job_claimed);
+    case REC_JOB_PROGRESS:
+    case REC_JOB_LOGGED:
+        return salvage_report_record(s, j, r);
     case REC_JOB_EXTENDED:
         return apply_extended(&j->job, &r->job_extended);
     case REC_JOB_CANCEL_REQUESTED:
@@ -189,7 +199,7 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     if (seq != 0) {
         int rc = job_for(s, seq, &j);
         if (rc == 0 && !j->broken && !j->gone)
-            j->broken = take_change(j, r) != 0;
+            j->broken = take_change(s, j, r) != 0;
         return rc;
     }
     switch ((int)r->kind) {

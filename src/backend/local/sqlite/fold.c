@@ -377,13 +377,14 @@ static int fold_noted(struct change *c, const struct rec_job_noted *r)
 
 /* The attempt happened in another store. If it ended with an ack, the job's own row describes it;
  * any other gets a row. The job gets a token, like every job that was claimed; no client has this
- * token. */
+ * token. No claim has the
+ * epoch 0. */
 static int fold_attempt(struct store_sqlite *q, struct change *c, const struct rec_job_attempt *r)
 {
     struct fold *f = &q->fold;
     struct attempt_end end;
     struct wall_time started_at;
-    c->token = (struct job_token){.counter = 1, .epoch = 1};
+    c->token = (struct job_token){.counter = 1, .epoch = 0};
     if (attempt_import(&c->job, r, &end, &started_at)) {
         c->started_at = started_at;
         c->worker = r->worker;

@@ -39,35 +39,35 @@ static void test_arguments(void **state)
     size_t used;
     (void)state;
     assert_int_equal(PARSE("put 4294967295  7 0 3\r\na\r\n\r\nrest"), BS_COMMAND);
-    assert_int_equal(c.word, BS_PUT);
+    assert_int_equal(c.verb, BS_PUT);
     assert_true(c.priority == UINT32_MAX && c.delay_s == 7 && c.ttr_s == 0);
     assert_true(span_equal(c.body, SPAN_LITERAL("a\r\n")));
     assert_int_equal(used, 23 + 5);
     assert_int_equal(PARSE("delete 18446744073709551615\r\n"), BS_COMMAND);
-    assert_true(c.word == BS_DELETE && c.id == UINT64_MAX);
+    assert_true(c.verb == BS_DELETE && c.id == UINT64_MAX);
     assert_int_equal(PARSE("release 5 6 7\r\n"), BS_COMMAND);
-    assert_true(c.word == BS_RELEASE && c.id == 5 && c.priority == 6 && c.delay_s == 7);
+    assert_true(c.verb == BS_RELEASE && c.id == 5 && c.priority == 6 && c.delay_s == 7);
     assert_int_equal(PARSE("bury 5 6\r\n"), BS_COMMAND);
-    assert_true(c.word == BS_BURY && c.id == 5 && c.priority == 6);
+    assert_true(c.verb == BS_BURY && c.id == 5 && c.priority == 6);
     assert_int_equal(PARSE("pause-tube  a.b  9\r\n"), BS_COMMAND);
-    assert_true(c.word == BS_PAUSE_TUBE && c.delay_s == 9);
+    assert_true(c.verb == BS_PAUSE_TUBE && c.delay_s == 9);
     assert_true(span_equal(c.tube, SPAN_LITERAL("a.b")));
     assert_int_equal(PARSE("reserve-with-timeout -1\r\n"), BS_COMMAND);
-    assert_true(c.word == BS_RESERVE_TIMEOUT && c.timeout_s == -1);
+    assert_true(c.verb == BS_RESERVE_TIMEOUT && c.timeout_s == -1);
     assert_int_equal(PARSE("reserve-with-timeout 90x\r\n"), BS_COMMAND);
     assert_int_equal(c.timeout_s, 90);
     assert_int_equal(PARSE("kick -2\r\n"), BS_COMMAND);
-    assert_true(c.word == BS_KICK && c.count == UINT32_MAX);
+    assert_true(c.verb == BS_KICK && c.count == UINT32_MAX);
     assert_int_equal(PARSE("kick +12 \r\n"), BS_COMMAND);
     assert_int_equal(c.count, 12);
     assert_int_equal(PARSE("quit now\r\n"), BS_COMMAND);
-    assert_int_equal(c.word, BS_QUIT);
+    assert_int_equal(c.verb, BS_QUIT);
 }
 
 /* Every word is found, and none for another that begins like it. */
 static void test_words(void **state)
 {
-    static const char *const arguments[BS_WORD_COUNT] = {
+    static const char *const arguments[BS_VERB_COUNT] = {
         [BS_PUT] = " 1 2 3 0\r\n", [BS_RESERVE_TIMEOUT] = " 1",
         [BS_RESERVE_JOB] = " 1",   [BS_DELETE] = " 1",
         [BS_RELEASE] = " 1 2 3",   [BS_BURY] = " 1 2",
@@ -78,17 +78,17 @@ static void test_words(void **state)
         [BS_STATS_TUBE] = " a",    [BS_PAUSE_TUBE] = " a 1",
     };
     (void)state;
-    for (unsigned w = 0; w < BS_WORD_COUNT; w++) {
+    for (unsigned w = 0; w < BS_VERB_COUNT; w++) {
         char line[64];
         struct bs_command c;
         size_t used;
         const char *args = arguments[w] ? arguments[w] : "";
-        int len = snprintf(line, sizeof line, "%s%s\r\n", bs_word_name((enum bs_word)w), args);
+        int len = snprintf(line, sizeof line, "%s%s\r\n", bs_verb_name((enum bs_verb)w), args);
         assert_int_equal(parse(line, (size_t)len, &c, &used), BS_COMMAND);
-        assert_int_equal(c.word, w);
+        assert_int_equal(c.verb, w);
         assert_int_equal(used, len);
     }
-    assert_null(bs_word_name(BS_WORD_COUNT));
+    assert_null(bs_verb_name(BS_VERB_COUNT));
 }
 
 static void test_refusals(void **state)
@@ -177,7 +177,7 @@ static void test_long_lines(void **state)
         assert_int_equal(r, len + 2 <= BS_LINE_BYTES ? BS_UNKNOWN_COMMAND : BS_BAD_FORMAT);
         assert_int_equal(used, len + 2);
         assert_int_equal(bs_parse(&p, span_of(line + used, 7), &used, &c), BS_COMMAND);
-        assert_int_equal(c.word, BS_STATS);
+        assert_int_equal(c.verb, BS_STATS);
     }
     (void)state;
 }

@@ -90,7 +90,7 @@ static void others_are_answered_between_slices(void **state)
     assert_in_range(between, 4, 999);
 }
 
-static void whoever_asks_meanwhile_gets_the_same(void **state)
+static void concurrent_requests_get_the_same_page(void **state)
 {
     struct api_client a, b;
     (void)state;
@@ -144,7 +144,7 @@ static void queues_go_while_it_is_written(void **state)
     expect_whole(&first, 20, QUEUES);
 }
 
-static void whoever_leaves_is_no_trouble(void **state)
+static void a_client_may_close_while_it_waits(void **state)
 {
     struct api_client a, b;
     (void)state;
@@ -163,9 +163,9 @@ static void whoever_leaves_is_no_trouble(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(others_are_answered_between_slices), TEST(whoever_asks_meanwhile_gets_the_same),
+        TEST(others_are_answered_between_slices), TEST(concurrent_requests_get_the_same_page),
         TEST(a_page_is_kept_for_a_second),        TEST(queues_go_while_it_is_written),
-        TEST(whoever_leaves_is_no_trouble),
+        TEST(a_client_may_close_while_it_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

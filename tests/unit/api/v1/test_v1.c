@@ -323,7 +323,7 @@ static void a_stream_of_events(void **state)
     assert_null(strstr(c.data, "event: claimed"));
     api_close(&c);
     API_UNTIL(&rig, (broker_figures(rig.broker.broker, &f), f.listeners == 0));
-    /* An id of nobody knows when: a gap. */
+    /* An id of an unknown time: a gap. */
     api_open(&rig, &c);
     api_request(&rig, &c, "GET /v1/queues/q/listen?after=9", "Last-Event-ID: 1\r\n", "", 0);
     api_until(&rig, &c, "event: gap\ndata: {\"oldest\":\"");
@@ -550,8 +550,8 @@ static size_t sweep(const char *line, const char *headers, const char *body, con
     return 0;
 }
 
-/* A store that fails is fatal by design; the SQLite one works in a thread of its own, where nothing
- * is made to fail here. */
+/* A store that fails is fatal by design; the SQLite store works in its own thread, in which no
+ * allocation fails here. */
 static struct rig_dir dir;
 
 static int begin_on_disk(void **state)

@@ -2,11 +2,11 @@
 /* What answers show: jobs, queues, events, payloads of every kind. */
 #include "unit/base/support.h"
 
-#include "api/v1/event_words.h"
+#include "api/json_members.h"
+#include "api/v1/event_names.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/queues/policy_fields.h"
 #include "api/v1/queues/queue_view.h"
-#include "api/words.h"
 #include "core/limits.h"
 
 #define NOW_MS INT64_C(1800000000000) /* 2027-01-15T08:00:00.000Z */
@@ -147,7 +147,7 @@ static void own_options_and_attributes(void **state)
     buf_done(&options);
 }
 
-/* Whoever may look must not be able to ack. */
+/* A client that may read must not be able to ack. */
 static void a_view_never_shows_a_token(void **state)
 {
     (void)state;
@@ -297,8 +297,8 @@ static void every_event_has_its_word(void **state)
 {
     (void)state;
     for (unsigned k = 0; k < EVENT_KIND_COUNT; k++)
-        assert_string_equal(event_words[k], event_name(k));
-    assert_null(event_words[EVENT_KIND_COUNT]);
+        assert_string_equal(event_names[k], event_name(k));
+    assert_null(event_names[EVENT_KIND_COUNT]);
 }
 
 static void an_event(void **state)

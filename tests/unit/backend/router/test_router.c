@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router: which backend an op reaches, what ids look like, what one answer is made of, and what
- * happens when one of the backends does not answer. The conformance suite runs over it besides. */
+/* The router: which backend an op reaches, the form of ids, how one reply is combined, and what
+ * happens when one of the backends does not answer. The conformance suite also runs with it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static struct world {
     struct backend_config config;
     struct switched *parts[3]; /* default, mail, logs */
     struct backend *b;
-    struct reply *last; /* copy of the last answer */
+    struct reply *last; /* copy of the last reply */
     bool closed;
 } w;
 
@@ -78,7 +78,7 @@ static const struct reply *run(struct op op)
     w.last = NULL;
     op.tag = 77;
     assert_int_equal(backend_submit(w.b, &op, 1, reply_cb, NULL), 0);
-    assert_null(w.last); /* never from inside submit */
+    assert_null(w.last); /* never called back inside submit */
     while (!w.last)
         uv_run(&w.loop, UV_RUN_ONCE);
     assert_int_equal(w.last->tag, 77);
@@ -92,7 +92,7 @@ static void count_cb(void *ctx, const struct reply *reply)
     ++*(unsigned *)ctx;
 }
 
-/* Past the router, to one of the backends. */
+/* Directly to one of the backends, without the router. */
 static void run_behind(unsigned part, struct op op)
 {
     unsigned answers = 0;
@@ -147,12 +147,12 @@ static void test_ids_say_where(void **state)
     assert_true(span_equal(r->jobs[0].queue, SPAN_LITERAL("mail.x")));
     uint64_t hi = r->jobs[0].job.id_hi;
     assert_int_equal(id_node(hi), 3);
-    /* The rest of an id is checked where the job is. */
+    /* The backend of the job checks the rest of an id. */
     r = run((struct op){.kind = OP_GET, .job = {.job = {seq_of(MAIL, 1), hi}}});
     assert_int_equal(r->outcome, OUT_OK);
     r = run((struct op){.kind = OP_GET, .job = {.job = {seq_of(MAIL, 1), hi + (1 << 16)}}});
     assert_int_equal(r->outcome, OUT_NOT_FOUND);
-    /* A number that no backend has. */
+    /* A number without a backend. */
     r = run((struct op){.kind = OP_GET, .job = {.job = {.seq = seq_of(8, 1)}}});
     assert_int_equal(r->outcome, OUT_NOT_FOUND);
     r = run((struct op){.kind = OP_CANCEL, .job = {.job = {.seq = seq_of(LOGS, 1)}}});
@@ -178,7 +178,7 @@ static void test_claim_over_several(void **state)
         assert_int_equal(r->job_count, 1);
         from[r->jobs[0].job.seq >> 47]++;
     }
-    /* In turn: one of each. */
+    /* One job of each backend in turn. */
     assert_int_equal(from[0], 1);
     assert_int_equal(from[MAIL], 1);
     assert_int_equal(from[LOGS], 1);
@@ -210,7 +210,7 @@ static void test_claim_with_one_down(void **state)
     r = run(claim_op(5));
     assert_int_equal(r->outcome, OUT_UNAVAILABLE);
     assert_non_null(r->note);
-    /* A claim of which something is unknown is unknown, and is given back everywhere. */
+    /* A claim with an unknown part is unknown, and is released on all backends. */
     switched_set(w.parts[0], SWITCH_ON);
     switched_set(w.parts[2], SWITCH_ON);
     switched_set(w.parts[1], SWITCH_ON);
@@ -235,7 +235,7 @@ static void test_others_work_while_one_is_down(void **state)
     switched_set(w.parts[1], SWITCH_OFF);
     assert_int_equal(run(enqueue_op("mail"))->outcome, OUT_UNAVAILABLE);
     assert_int_equal(run(enqueue_op("q"))->outcome, OUT_OK);
-    /* A list that cannot be whole is none. */
+    /* A list that cannot be complete is refused. */
     assert_int_equal(run((struct op){.kind = OP_QUEUE_LIST})->outcome, OUT_UNAVAILABLE);
     assert_int_equal(run((struct op){.kind = OP_LIST, .list = {.limit = 10}})->outcome,
                      OUT_UNAVAILABLE);
@@ -326,7 +326,7 @@ static void expect_breakers(uint32_t count, const char *first, uint64_t left_out
     assert_true(span_equal(r->breakers[0].target, span_text(first)));
 }
 
-/* HF-12: whoever takes what there is gets it, and hears whose part is missing. */
+/* HF-12: a client that accepts a partial list gets it, with the names of the missing stores. */
 static void test_partial_lists(void **state)
 {
     (void)state;
@@ -338,7 +338,7 @@ static void test_partial_lists(void **state)
     put("logs");
     expect_queues("lmq", 0);
     expect_breakers(2, "http://a.example:80", 0);
-    switched_set(w.parts[1], SWITCH_OFF); /* known to be away: not even asked */
+    switched_set(w.parts[1], SWITCH_OFF); /* known to be unavailable: it gets no request */
     size_t met = switched_met(w.parts[1], OP_QUEUE_LIST);
     expect_queues("lq", bit(MAIL));
     assert_int_equal(switched_met(w.parts[1], OP_QUEUE_LIST), met);
@@ -347,12 +347,12 @@ static void test_partial_lists(void **state)
     switched_set(w.parts[1], SWITCH_SILENT); /* would never answer */
     expect_queues("lq", bit(MAIL));
     switched_set(w.parts[1], SWITCH_ON);
-    switched_set(w.parts[0], SWITCH_DENYING); /* found out by asking; the first and the last */
+    switched_set(w.parts[0], SWITCH_DENYING); /* found out by a request; the first and the last */
     expect_queues("lm", bit(0));
     expect_breakers(1, "http://b.example:80", bit(0));
     switched_set(w.parts[2], SWITCH_DENYING);
     expect_queues("m", bit(0) | bit(LOGS));
-    /* Others still take a whole list or none. */
+    /* Other requests still get a complete list or none. */
     assert_int_equal(run((struct op){.kind = OP_QUEUE_LIST})->outcome, OUT_UNAVAILABLE);
     assert_int_equal(run((struct op){.kind = OP_BREAKER_LIST})->outcome, OUT_UNAVAILABLE);
     switched_set(w.parts[0], SWITCH_ON);
@@ -361,8 +361,9 @@ static void test_partial_lists(void **state)
     end();
 }
 
-/* From nobody there is no part: that is a refusal, whether they were asked or not. */
-static void test_partial_lists_of_nobody(void **state)
+/* Without any store there is no partial list: the request is refused, whether it allows one or not.
+ */
+static void test_partial_lists_without_stores(void **state)
 {
     static const enum switched_mode modes[] = {SWITCH_OFF, SWITCH_DENYING};
     static const struct op lists[] = {{.kind = OP_QUEUE_LIST, .queue.partial = true},
@@ -383,7 +384,8 @@ static void test_partial_lists_of_nobody(void **state)
     end();
 }
 
-/* Takes everything anew, and expects one notice of each of these queues (by their first letter). */
+/* Takes everything again, and expects one notice of each of these queues (by their first letter).
+ */
 static void expect_notices(const char *names, uint64_t left_out)
 {
     const struct reply *r = take_notices(10, true);
@@ -397,8 +399,8 @@ static void expect_notices(const char *names, uint64_t left_out)
     assert_int_equal(r->next_due.ms != 0, *names != '\0');
 }
 
-/* HF-12, PDQ-5: a store that is away, refuses or is another node's keeps its notices, and no others
- * wait for it. */
+/* HF-12, PDQ-5: a store that is unavailable, refuses or belongs to another node keeps its notices,
+ * and no others wait for it. */
 static void test_notices_of_those_that_answer(void **state)
 {
     (void)state;
@@ -426,7 +428,7 @@ static void test_notices_of_those_that_answer(void **state)
     assert_false(backend_leads_any(w.b));
     for (unsigned i = 0; i < 3; i++)
         switched_lead(w.parts[i], true);
-    /* What may have been given by one is let go by all. */
+    /* Notices that one store may have returned are released on all of them. */
     switched_set(w.parts[1], SWITCH_LOST);
     assert_int_equal(take_notices(10, true)->outcome, OUT_UNKNOWN);
     switched_set(w.parts[1], SWITCH_ON);
@@ -434,8 +436,8 @@ static void test_notices_of_those_that_answer(void **state)
     end();
 }
 
-/* From nobody: a refusal that names them all. */
-static void test_notices_of_nobody(void **state)
+/* Without any store: a refusal that names all of them. */
+static void test_notices_without_stores(void **state)
 {
     static const enum switched_mode modes[] = {SWITCH_OFF, SWITCH_DENYING};
     (void)state;
@@ -500,7 +502,7 @@ static void test_alerts_of_those_that_answer(void **state)
     end();
 }
 
-/* A queue that was routed elsewhere is not to be taken for the one that is there now. */
+/* A queue that had another route must not be confused with the present one. */
 static void test_stand_ins(void **state)
 {
     struct op list = {.kind = OP_QUEUE_LIST, .queue = {.limit = 10, .partial = true}};
@@ -690,7 +692,7 @@ static void expect_store(unsigned index, unsigned number, bool up, const char *t
     assert_string_equal(s.cluster.trouble, trouble);
     assert_int_equal(s.cluster.node_count, 1);
     assert_true(s.cluster.nodes[0].self);
-    assert_true(s.caps & CAP_STRICT_ORDER); /* each by itself has it */
+    assert_true(s.caps & CAP_STRICT_ORDER); /* each store has it */
 }
 
 static void test_each_store_tells(void **state)
@@ -707,7 +709,7 @@ static void test_each_store_tells(void **state)
     expect_store(0, 0, true, "");
     expect_store(1, MAIL, false, "the switch is off");
     expect_store(2, LOGS, true, "");
-    /* What the whole tells is the default's. */
+    /* The figures of the router are those of the default store. */
     backend_cluster(w.b, &c);
     assert_true(c.up);
     switched_set(w.parts[0], SWITCH_OFF);
@@ -716,7 +718,7 @@ static void test_each_store_tells(void **state)
     assert_false(c.up);
     expect_store(0, 0, false, "the switch is off");
     expect_store(1, MAIL, true, "");
-    /* One that is no router is its only store. */
+    /* A backend that is not a router is its only store. */
     assert_true(backend_store(switched_backend(w.parts[2]), 0, &s));
     assert_int_equal(s.number, 0);
     assert_false(backend_store(switched_backend(w.parts[2]), 1, &s));
@@ -758,9 +760,9 @@ int main(void)
         cmocka_unit_test(test_claim_with_one_down),
         cmocka_unit_test(test_others_work_while_one_is_down),
         cmocka_unit_test(test_partial_lists),
-        cmocka_unit_test(test_partial_lists_of_nobody),
+        cmocka_unit_test(test_partial_lists_without_stores),
         cmocka_unit_test(test_notices_of_those_that_answer),
-        cmocka_unit_test(test_notices_of_nobody),
+        cmocka_unit_test(test_notices_without_stores),
         cmocka_unit_test(test_alerts_of_those_that_answer),
         cmocka_unit_test(test_stand_ins),
         cmocka_unit_test(test_lists_go_through_all),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What time it is at the store, as told by answers that may come late. */
+/* The time of the store, estimated from replies that may be late. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "backend/shared/shared.h"
 
-#define AHEAD_MS 100000 /* their clock is so far before ours */
+#define AHEAD_MS 100000 /* the clock of the store is this far ahead */
 
 static struct now at;
 
@@ -24,7 +24,7 @@ static int64_t theirs(void)
     return at.mono.ms + AHEAD_MS;
 }
 
-/* Told so long ago. */
+/* Reported this long ago. */
 static void hear(struct shared *s, int64_t late_ms)
 {
     shared_clock_heard(s, theirs() - late_ms);
@@ -62,7 +62,7 @@ static void test_late_answers_do_not_slow_it(void **state)
         hear(&s, 70);
         assert_int_equal(behind(&s), 2);
     }
-    pass(1000); /* their clock may have been set: what is old counts no more */
+    pass(1000); /* the store's clock may have been set: old estimates are dropped */
     hear(&s, 70);
     assert_int_equal(behind(&s), 70);
     hear(&s, -500); /* set forward */
@@ -82,7 +82,7 @@ static void test_another_server_has_another_clock(void **state)
     arena_done(&s.alerts.arena);
 }
 
-/* Signs of life say so again and again. */
+/* Heartbeats report it again and again. */
 static void test_a_store_that_answers_still_is_no_other(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much one unit of a shared store takes on. */
+/* How many operations one unit of a shared store accepts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ static void answered_cb(void *ctx, const struct reply *reply)
     ++*(size_t *)ctx;
 }
 
-/* Claims over many queues may find all their jobs in any of them: each looks at so many in each. */
+/* A claim over many queues may find all its jobs in any of them: it reads this many in each. */
 static void test_claims_weigh_by_queues(void **state)
 {
     (void)state;
@@ -28,7 +28,7 @@ static void test_claims_weigh_by_queues(void **state)
     for (size_t i = 0; i < 60; i++)
         ops[i] = (struct op){.kind = OP_CLAIM,
                              .claim = {.queues = names, .queue_count = 100, .count = 1}};
-    ops[7].claim.count = 1000; /* too much for any unit: it has one to itself */
+    ops[7].claim.count = 1000; /* too much for any unit: it gets its own */
     assert_int_equal(shared_batch_add(&s, ops, 60, answered_cb, &answers), 0);
     while (s.first) {
         shared_gather(&u, CLASS_UNIT, UNIT_OPS_MAX);

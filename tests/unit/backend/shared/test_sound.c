@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is believed of a store's answers, and how the way to its server is judged. */
+/* Which replies of a store are accepted, and how the connection to its server is classified. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

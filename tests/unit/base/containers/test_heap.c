@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap against a sorted array, across chunks, with removal in the middle and scrubbing. */
+/* Compares the heap with a sorted array, across chunks, with removal in the middle and scrubbing.
+ */
 #include "unit/base/support.h"
 
 #include "base/containers/heap.h"

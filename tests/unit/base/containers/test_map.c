@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The maps against a plain array, through growth, with keys that spread and keys that collide. */
+/* Compares the maps with a plain array, during growth, with keys that spread and keys that collide.
+ */
 #include "unit/base/support.h"
 
 #include "base/containers/map.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory of sequences against a plain array, dense and sparse. */
+/* Compares the directory of sequences with a plain array, dense and sparse. */
 #include "unit/base/support.h"
 
 #include "base/containers/seqdir.h"
@@ -70,7 +70,7 @@ static void against_model(void **state)
     run(&r, 5, UINT64_C(1) << 40);
 }
 
-/* The way of a queue: a window of live sequences that moves on, with a few left behind. */
+/* As in a queue: a window of live sequences that advances, with a few old ones. */
 static void moving_window(void **state)
 {
     (void)state;

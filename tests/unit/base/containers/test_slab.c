@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slab against a plain list of what was handed out. */
+/* Compares the slab with a plain list of the records that it returned. */
 #include "unit/base/support.h"
 
 #include "base/containers/slab.h"

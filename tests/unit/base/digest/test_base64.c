@@ -86,7 +86,7 @@ static void decodes_what_was_encoded(void **state)
     }
 }
 
-static void refuses_what_nobody_encodes(void **state)
+static void refuses_noncanonical_text(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -108,7 +108,7 @@ int main(void)
         cmocka_unit_test(vectors),
         cmocka_unit_test(every_length),
         cmocka_unit_test(decodes_what_was_encoded),
-        cmocka_unit_test(refuses_what_nobody_encodes),
+        cmocka_unit_test(refuses_noncanonical_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

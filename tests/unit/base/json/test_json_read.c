@@ -595,27 +595,35 @@ static void duplicates_among_many(void **state)
     arena_done(&s.arena);
 }
 
-/* Ten times the members must cost about ten times as much, not a hundred times. */
-static void a_hundred_thousand_members(void **state)
+/* The time to read an object with this many members. */
+static uint64_t members_time_ns(size_t count)
 {
-    (void)state;
     struct seen s = {0};
     struct json_reader r;
     struct buf b;
-    uint64_t took[2];
     arena_init(&s.arena);
     buf_init(&b);
-    for (int i = 0; i < 2; i++) {
-        size_t count = i ? 100000 : 10000;
-        many_members(&b, count, count - 2);
-        uint64_t start = clock_ns();
-        assert_int_equal(walk(&s, &r, buf_span(&b)), -ERR_SYNTAX);
-        took[i] = clock_ns() - start;
-        assert_int_equal(s.members, count);
-    }
-    assert_true(took[1] < took[0] * 60 + 50000000);
+    many_members(&b, count, count - 2);
+    uint64_t start = clock_ns();
+    assert_int_equal(walk(&s, &r, buf_span(&b)), -ERR_SYNTAX);
+    uint64_t took = clock_ns() - start;
+    assert_int_equal(s.members, count);
     buf_done(&b);
     arena_done(&s.arena);
+    return took;
+}
+
+/* Ten times the members must take about ten times as long, not a hundred times. The machine may be
+ * busy: one of several measurements must show it. */
+static void a_hundred_thousand_members(void **state)
+{
+    (void)state;
+    bool in_time = false;
+    for (int tries = 0; tries < 10 && !in_time; tries++) {
+        uint64_t few = members_time_ns(10000);
+        in_time = members_time_ns(100000) < few * 60 + 50000000;
+    }
+    assert_true(in_time);
 }
 
 int main(void)

@@ -205,7 +205,7 @@ static void long_numbers_cost_their_length(void **state)
     memcpy(text + N - 8, "e-999991", 8); /* 9 and 999,991 zeros, less as many places */
     assert_int_equal(json_int(&t, &v), 0);
     assert_int_equal(v, 9);
-    assert_true(clock_ns() - start < 2000000000);
+    assert_true(clock_ns() - start < UINT64_C(60000000000)); /* the square would take hours */
     free(text);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RFC 3339 both ways against the C library, at the edges, and everything that is no time stamp. */
+/* RFC 3339 in both directions compared with the C library, at the limits, and invalid time stamps.
+ */
 #include "unit/base/support.h"
 
 #include <time.h>

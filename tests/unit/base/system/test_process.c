@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process takes: more descriptors, more memory and more time are seen. */
+/* The resources of the process: more descriptors, more memory and more time are reported. */
 #include "unit/base/support.h"
 
 #include <fcntl.h>

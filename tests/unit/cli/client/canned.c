@@ -28,7 +28,7 @@ void canned_json(struct buf *out, int status, const char *json)
                      strlen(json), json) == 0);
 }
 
-/* Bytes of the first whole request, 0 when there is none yet. */
+/* The length of the first complete request; 0 = not complete. */
 static size_t request_len(const struct buf *in)
 {
     const char *end = in->len > 0 ? memmem(in->data, in->len, "\r\n\r\n", 4) : NULL;

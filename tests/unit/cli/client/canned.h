@@ -20,7 +20,7 @@ struct canned {
     char url[128]; /* what a client is given */
 };
 
-/* Over TCP on a port of its own, or over the Unix socket `path`. */
+/* Over TCP on a free port, or over the Unix socket `path`. */
 void canned_start(struct canned *c, const char *path, canned_fn fn, void *ctx);
 void canned_stop(struct canned *c);
 /* A JSON answer. */

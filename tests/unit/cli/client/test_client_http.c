@@ -192,7 +192,7 @@ static void broken_answers_are_errors(void **state)
     assert_int_equal(ask(w, (struct client_request){.path = "/fine"}), 0);
 }
 
-/* A proxy of the environment would be asked on a port where nobody listens. */
+/* The proxy of the environment has a port on which no process listens. */
 static void loopback_has_no_proxy(void **state)
 {
     struct world *w = *state;
@@ -269,7 +269,7 @@ static void a_unix_socket_is_a_server(void **state)
     rmdir(dir);
 }
 
-static void nobody_listening_is_said(void **state)
+static void a_server_that_does_not_listen_is_reported(void **state)
 {
     (void)state;
     struct client *client;
@@ -289,11 +289,16 @@ static void nobody_listening_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_are_checked), cmocka_unit_test(addresses_have_parts),
-        SERVED(a_request_says_what_it_should),   SERVED(any_status_is_an_answer),
-        SERVED(redirects_are_not_followed),      SERVED(broken_answers_are_errors),
-        SERVED(loopback_has_no_proxy),           SERVED(a_stream_is_ended_by_its_reader),
-        SERVED(a_unix_socket_is_a_server),       cmocka_unit_test(nobody_listening_is_said),
+        cmocka_unit_test(addresses_are_checked),
+        cmocka_unit_test(addresses_have_parts),
+        SERVED(a_request_says_what_it_should),
+        SERVED(any_status_is_an_answer),
+        SERVED(redirects_are_not_followed),
+        SERVED(broken_answers_are_errors),
+        SERVED(loopback_has_no_proxy),
+        SERVED(a_stream_is_ended_by_its_reader),
+        SERVED(a_unix_socket_is_a_server),
+        cmocka_unit_test(a_server_that_does_not_listen_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 
 #define WORDS(...) ((char *[]){"work", __VA_ARGS__, NULL})
 
-/* The result of work_plan_make; the plan is valid until the next call of plan_free. */
+/* The result of work_plan_build; the plan is valid until the next call of plan_free. */
 static int plan_of(char **words, struct work_plan *plan, struct arguments *args,
                    struct arena *arena, struct err_note *note)
 {
@@ -22,7 +22,7 @@ static int plan_of(char **words, struct work_plan *plan, struct arguments *args,
         count++;
     arena_init(arena);
     assert_int_equal(options_parse(work_options, WORK_OPTION_COUNT, count, words, args, note), 0);
-    return work_plan_make(args, arena, plan, note);
+    return work_plan_build(args, arena, plan, note);
 }
 
 static void defaults_are_those_of_the_manual(void **state)

@@ -13,8 +13,11 @@
 #include "base/containers/arena.h"
 
 #include "base/digest/hash.h"
+#include "core/job_error.h"
+#include "core/job_texts.h"
 #include "core/kvkey.h"
 #include "core/moves.h"
+#include "core/progress.h"
 #include "core/records/frame.h"
 #include "unit/core/samples.h"
 
@@ -69,6 +72,21 @@ static void put_text(char to[16], struct span text)
 static void lease_drop(struct history_job *j)
 {
     j->lease_ms = 0;
+    j->limits = (struct lease_limits){0};
+}
+
+static void report_apply(struct history_job *j, const struct record *r)
+{
+    struct span text = r->job_report.text;
+    if (r->kind == REC_JOB_PROGRESS) {
+        struct progress p;
+        assert_int_equal(progress_decode(text, &p), 0);
+        j->progress_crc = history_crc(text);
+        j->progress_token = p.token;
+        return;
+    }
+    j->log_crc = crc32c(j->log_crc, text.at, text.len);
+    j->log_bytes += text.len;
 }
 
 static void error_set(struct history_job *j, struct span error)
@@ -82,7 +100,8 @@ static void model_apply(struct history *h, const struct record *r)
 {
     struct history_job *j = NULL;
     if ((r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) || r->kind == REC_JOB_NOTED ||
-        r->kind == REC_JOB_PRIORITY)
+        r->kind == REC_JOB_PRIORITY || r->kind == REC_JOB_CANCEL_REQUESTED ||
+        r->kind == REC_JOB_PROGRESS || r->kind == REC_JOB_LOGGED)
         j = job_of(h, r->job_ready.seq);
     switch ((int)r->kind) {
     case REC_JOB_NEW:
@@ -93,6 +112,8 @@ static void model_apply(struct history *h, const struct record *r)
         put_text(j->unique, r->job_new.extra.unique);
         put_text(j->group, r->job_new.extra.group);
         put_text(j->correlation, r->job_new.extra.correlation);
+        put_text(j->kind, r->job_new.extra.kind);
+        j->headers_crc = history_crc(r->job_new.extra.headers);
         j->expires_at = r->job_new.extra.expires_at;
         break;
     case REC_JOB_READY:
@@ -102,6 +123,14 @@ static void model_apply(struct history *h, const struct record *r)
         assert_int_equal(apply_claimed(&j->job, &r->job_claimed), 0);
         j->token = r->job_claimed.token;
         j->lease_ms = r->job_claimed.lease_ms;
+        j->limits = (struct lease_limits){.timeout_ms = r->job_claimed.timeout_ms};
+        break;
+    case REC_JOB_CANCEL_REQUESTED:
+        assert_int_equal(apply_cancel_requested(&j->job, &r->job_cancel_requested, &j->limits), 0);
+        break;
+    case REC_JOB_PROGRESS:
+    case REC_JOB_LOGGED:
+        report_apply(j, r);
         break;
     case REC_JOB_EXTENDED:
         assert_int_equal(apply_extended(&j->job, &r->job_extended), 0);
@@ -306,6 +335,44 @@ static bool unique_taken(const struct history *h, const struct history_queue *q,
     return false;
 }
 
+/* Progress or entries of the log; now and then as much as a log can have. */
+static void report_add(struct history *h, uint64_t seq, struct job_token token)
+{
+    uint8_t room[200];
+    struct progress p = {.token = token,
+                         .at = h->now,
+                         .has_percent = random_chance(&h->random, 50) != 0,
+                         .message = some_bytes(h, 40),
+                         .data = span_text(random_chance(&h->random, 50) ? "[1,2]" : "")};
+    p.percent_100 = p.has_percent ? (uint16_t)random_below(&h->random, 10001) : 0;
+    struct record r = {.kind = REC_JOB_PROGRESS, .job_report = {.seq = seq}};
+    r.job_report.text = span_of(room, progress_encode(&p, room));
+    if (random_chance(&h->random, 50)) {
+        r.kind = REC_JOB_LOGGED;
+        r.job_report.text = some_bytes(h, random_chance(&h->random, 20) ? 8000 : 60);
+    }
+    if (r.job_report.text.len > 0)
+        history_add(h, &r);
+}
+
+static void report_step(struct history *h)
+{
+    struct history_job *j = pick(h, STATE_BIT(STATE_RUNNING));
+    for (uint64_t n = j ? 1 + random_below(&h->random, 3) : 0; n > 0; n--)
+        report_add(h, j->job.seq, j->token);
+}
+
+static void cancel_request_step(struct history *h)
+{
+    struct history_job *j = pick(h, STATE_BIT(STATE_RUNNING));
+    struct record r = {.kind = REC_JOB_CANCEL_REQUESTED};
+    if (!j)
+        return;
+    r.job_cancel_requested = (struct rec_job_cancel_requested){
+        j->job.seq, h->now, (uint32_t)random_below(&h->random, 30000)};
+    history_add(h, &r);
+}
+
 static void new_step(struct history *h)
 {
     unsigned slot = (unsigned)random_below(&h->random, HISTORY_QUEUES);
@@ -313,7 +380,8 @@ static void new_step(struct history *h)
         return;
     struct job_extra extra = {0};
     struct buf options;
-    char texts[3][16];
+    char texts[3][16], kind[16], headers[40];
+    _Static_assert(JOB_TEXTS == 7, "a new text of jobs must be given a value here");
     buf_init(&options);
     for (int i = 0; i < 3; i++)
         snprintf(texts[i], 16, "%c%u", 'x' + i, (unsigned)random_below(&h->random, 20));
@@ -323,6 +391,12 @@ static void new_step(struct history *h)
         extra.group = span_text(texts[1]);
     if (random_chance(&h->random, 50))
         extra.correlation = span_text(texts[2]);
+    snprintf(kind, sizeof kind, "kind-%u", (unsigned)random_below(&h->random, 50));
+    snprintf(headers, sizeof headers, "{\"h\":\"%u\"}", (unsigned)random_below(&h->random, 1000));
+    if (random_chance(&h->random, 40))
+        extra.kind = span_text(kind);
+    if (random_chance(&h->random, 40))
+        extra.headers = span_text(headers);
     if (random_chance(&h->random, 30))
         extra.label = SPAN_LITERAL("high");
     if (random_chance(&h->random, 30))
@@ -336,12 +410,15 @@ static void new_step(struct history *h)
         extra.options = buf_span(&options);
     }
     bool any = extra.unique.len || extra.group.len || extra.correlation.len || extra.label.len ||
-               extra.attributes.len || extra.expires_at.ms || extra.options.len;
+               extra.attributes.len || extra.kind.len || extra.headers.len || extra.expires_at.ms ||
+               extra.options.len;
     bool wanted = any && random_chance(&h->random, 30);
     h->delay_percent = 20;
-    history_enqueue(h, slot, wanted ? &extra : NULL,
-                    some_bytes(h, random_chance(&h->random, 3) ? 8000 : 60));
+    uint64_t seq = history_enqueue(h, slot, wanted ? &extra : NULL,
+                                   some_bytes(h, random_chance(&h->random, 3) ? 8000 : 60));
     h->delay_percent = 0;
+    if (random_chance(&h->random, 5)) /* the job comes from another store */
+        report_add(h, seq, (struct job_token){0});
     buf_done(&options);
 }
 
@@ -351,6 +428,9 @@ void history_claim(struct history *h, uint64_t seq, struct span worker)
                        .job_claimed = {.seq = seq,
                                        .token = {++h->counter, h->epoch},
                                        .lease_ms = h->lease_ms ? h->lease_ms : 30000,
+                                       .timeout_ms = random_chance(&h->random, 20)
+                                                         ? (uint32_t)random_below(&h->random, 90000)
+                                                         : 0,
                                        .bound = random_chance(&h->random, 10) != 0,
                                        .at = h->now,
                                        .worker = worker}};
@@ -432,11 +512,18 @@ static void lease_step(struct history *h)
     }
     switch (random_below(&h->random, 5)) {
     case 0: {
-        struct fail_request f = {.error = some_bytes(h, 40),
+        struct arena arena;
+        struct job_error error = {some_bytes(h, 40), some_bytes(h, 20), some_bytes(h, 400)};
+        arena_init(&arena);
+        struct fail_request f = {.error = error.text,
                                  .error_kind = (uint8_t)random_below(&h->random, 2),
                                  .no_retry = random_chance(&h->random, 30) != 0};
+        if (random_chance(&h->random, 50))
+            assert_int_equal(job_error_pack(&error, &arena, &f.error), 0);
         decide_fail(&j->job, &rules, &f, q->generation, h->now, &h->random, &r);
-        break;
+        history_add(h, &r);
+        arena_done(&arena);
+        return;
     }
     case 1:
         decide_lease_end(&j->job, &rules, random_chance(&h->random, 50) != 0, q->generation, h->now,
@@ -867,10 +954,23 @@ struct span history_frame(struct history *h, unsigned n)
         unsigned weight;
         void (*step)(struct history *h);
     } steps[] = {
-        {200, new_step},     {200, claim_step},   {150, ack_step},  {120, lease_step},
-        {100, still_step},   {25, gone_step},     {20, queue_step}, {15, bulk_step},
-        {30, key_step},      {3, store_step},     {60, kv_step},    {40, note_step},
-        {40, counters_step}, {20, schedule_step}, {15, link_step},
+        {200, new_step},
+        {200, claim_step},
+        {150, ack_step},
+        {120, lease_step},
+        {100, still_step},
+        {25, gone_step},
+        {20, queue_step},
+        {15, bulk_step},
+        {30, key_step},
+        {3, store_step},
+        {60, kv_step},
+        {40, note_step},
+        {40, counters_step},
+        {20, schedule_step},
+        {15, link_step},
+        {60, report_step},
+        {20, cancel_request_step},
     };
     history_begin(h);
     h->now.ms += random_between(&h->random, 0, 20);
@@ -882,7 +982,7 @@ struct span history_frame(struct history *h, unsigned n)
     }
     bool crowded = jobs_there(h) > h->jobs_max;
     while (h->count < n) {
-        unsigned at = (unsigned)random_below(&h->random, 1038), i = 0;
+        unsigned at = (unsigned)random_below(&h->random, 1118), i = 0;
         for (; at >= steps[i].weight; i++)
             at -= steps[i].weight;
         steps[i].step(h);

@@ -24,6 +24,12 @@ struct history_job {
     char unique[16], group[16], correlation[16]; /* "" = none */
     struct wall_time expires_at;
     uint32_t payload_crc, result_crc, error_crc; /* of the bytes; 0 = none */
+    char kind[16];                               /* "" = none */
+    uint32_t headers_crc;
+    uint32_t progress_crc;           /* of the newest report … */
+    struct job_token progress_token; /* … and of the lease under which it came */
+    uint32_t log_crc;                /* of all that was logged: crc32c, not history_crc … */
+    size_t log_bytes;                /* … and its length */
 };
 
 struct history_queue {

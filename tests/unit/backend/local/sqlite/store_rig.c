@@ -18,6 +18,7 @@
 #include "backend/local/pages/vfs.h"
 #include "base/digest/crc32c.h"
 #include "base/digest/hash.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 
 /* ---- directories ---- */
@@ -181,11 +182,8 @@ static void put_job(struct buf *b, const struct job *j)
 
 static void put_extra(struct buf *b, const struct job_extra *x)
 {
-    put_text(b, "unique", x->unique);
-    put_text(b, "group", x->group);
-    put_text(b, "correlation", x->correlation);
-    put_text(b, "label", x->label);
-    put_text(b, "attributes", x->attributes);
+    for (size_t i = 0; i < JOB_TEXTS; i++)
+        put_text(b, job_texts[i].name, job_text_of(x, i));
     PUT(b, " expires=%" PRId64, x->expires_at.ms);
     put_bytes(b, "options", x->options);
 }
@@ -288,7 +286,7 @@ static void put_attempt(struct buf *b, const struct attempt_view *a)
 int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count, struct arena *arena,
              struct stored_body *bodies)
 {
-    struct store_query query = {.seqs = seqs, .count = count, .attempts = true};
+    struct store_query query = {.seqs = seqs, .count = count, .attempts = true, .log = true};
     return r->ops->read(r, &query, arena, bodies);
 }
 
@@ -398,6 +396,8 @@ static void put_whole_body(struct buf *b, uint64_t seq, const struct stored_body
 {
     PUT(b, "body %" PRIu64 " found=%d", seq, body->found);
     put_body(b, body);
+    put_bytes(b, "progress", body->progress);
+    put_bytes(b, "log", body->log);
     PUT(b, " started=%" PRId64 " holder=%" PRIu64 "\n", body->started_at.ms, body->holder.seq);
     for (uint32_t a = 0; a < body->attempt_count; a++)
         put_attempt(b, &body->attempts[a]);

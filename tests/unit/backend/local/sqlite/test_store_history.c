@@ -13,6 +13,7 @@
 
 #include "backend/local/offline/check.h"
 #include "backend/local/sqlite/store_sqlite.h"
+#include "base/digest/hash.h"
 #include "core/limits.h"
 #include "unit/backend/local/sqlite/store_history.h"
 #include "unit/backend/local/sqlite/store_rig.h"
@@ -83,6 +84,17 @@ static void pair_same(struct pair *p)
     rig_same(p->memory, p->memory_reader, p->sqlite, p->sqlite_reader);
 }
 
+/* Progress is that of the newest lease; of a log the newest bytes are kept. */
+static void reports_as_modelled(const struct history_job *j, const struct stored_body *b)
+{
+    bool newest = token_equal(j->progress_token, j->token);
+    assert_int_equal(history_crc(b->progress), newest ? j->progress_crc : 0);
+    if (j->log_bytes > LIMIT_LOG_BYTES)
+        assert_int_equal(b->log.len, LIMIT_LOG_BYTES);
+    else
+        assert_int_equal(b->log.len ? crc32c(0, b->log.at, b->log.len) : 0, j->log_crc);
+}
+
 /* The model was not made by either store: what it knows of each job is what readers see. */
 static void pair_as_modelled(struct pair *p)
 {
@@ -101,6 +113,9 @@ static void pair_as_modelled(struct pair *p)
         assert_int_equal(history_crc(b.error), j->error_crc);
         assert_true(span_equal(b.extra.unique, span_text(j->unique)));
         assert_int_equal(b.extra.expires_at.ms, j->expires_at.ms);
+        assert_true(span_equal(b.extra.kind, span_text(j->kind)));
+        assert_int_equal(history_crc(b.extra.headers), j->headers_crc);
+        reports_as_modelled(j, &b);
         arena_reset(&arena);
     }
     arena_done(&arena);
@@ -205,7 +220,7 @@ static void test_crash(void **state)
 
 /* ---- lists ---- */
 
-static void filter_random(struct history *h, struct op_list *q, char texts[3][16])
+static void filter_random(struct history *h, struct op_list *q, char texts[4][16])
 {
     struct random *r = &h->random;
     *q = (struct op_list){.limit = 1 + (uint32_t)random_below(r, 30),
@@ -229,6 +244,9 @@ static void filter_random(struct history *h, struct op_list *q, char texts[3][16
         f->group = span_text(texts[1]);
     if (random_chance(r, 15))
         f->correlation = span_text(texts[2]);
+    snprintf(texts[3], 16, "kind-%u", (unsigned)random_below(r, 50));
+    if (random_chance(r, 15))
+        f->kind = span_text(texts[3]);
     if (random_chance(r, 20))
         f->seq_min = random_below(r, h->seq + 5);
     if (random_chance(r, 20))
@@ -253,6 +271,7 @@ static bool naive_match(const struct history *h, const struct op_list *q, uint64
     struct job_extra extra = {.unique = span_text(j->unique),
                               .group = span_text(j->group),
                               .correlation = span_text(j->correlation),
+                              .kind = span_text(j->kind),
                               .expires_at = j->expires_at};
     if (q->after != 0 && (q->newest_first ? seq >= q->after : seq <= q->after))
         return false;
@@ -318,7 +337,7 @@ static void test_lists(void **state)
         pair_apply(&p, 150);
         for (unsigned i = 0; i < 40; i++) {
             struct op_list q;
-            char texts[3][16];
+            char texts[4][16];
             filter_random(p.history, &q, texts);
             for (int page = 0; page < 3; page++) {
                 list_same(&p, &q);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The URL of a PostgreSQL store: our own parameters are taken out, the rest is libpq's, and no note
- * repeats what was given. And arrays in binary form, byte by byte. */
+/* The URL of a PostgreSQL store: Holdfast's parameters are removed, the rest goes to libpq, and no
+ * note repeats the URL. Also arrays in binary form, byte by byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

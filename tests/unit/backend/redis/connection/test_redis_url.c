@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The URL of a Redis store: every part is found, and no note repeats what was given. And commands
- * as the protocol has them. */
+/* The URL of a Redis store: every part is found, and no note repeats the URL. Also commands in the
+ * form of the protocol. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

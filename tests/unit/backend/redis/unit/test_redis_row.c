@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a Redis store writes jobs, queues and notices: every field comes back, what scripts look at
- * stands where they look, members sort as claims go, and damaged bytes are refused. */
+/* How a Redis store encodes jobs, queues and notices: every field is decoded again, the fields that
+ * scripts read are at their places, members sort in the order of claims, and damaged bytes are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@ static struct shared store;
 
 static char encoded[2][64];
 
-/* Options that a job has, and keys at which it leaves its payload, as jobs have them. */
+/* The options of a job, and the keys at which it leaves its payload, in their encoding. */
 static struct span real_options(void)
 {
     struct buf b;
@@ -115,7 +116,7 @@ static void test_a_row_comes_back(void **state)
     assert_int_equal(packed.at[6], STATE_RUNNING);
     assert_memory_equal(packed.at + 7, "\1\2\3\4", 4);
     assert_memory_equal(packed.at + 59, "\0\4key", 5);
-    /* The next change is another revision, and keeps what it does not touch. */
+    /* The next change has another revision, and keeps the fields that it does not change. */
     struct span next = redis_row_encode(&u, &back);
     assert_memory_equal(next.at, "\2\0\0\0\2", ROW_REVISION_BYTES);
     assert_int_equal(redis_packed_bits(next), redis_packed_bits(packed));
@@ -279,7 +280,7 @@ static void test_a_notice_comes_back(void **state)
     assert_int_equal(back.tried.due.ms, LIMIT_WALL_MS);
     assert_int_equal(back.tried.status, 500);
     assert_true(span_equal(back.tried.error, n.tried.error));
-    /* When to look at it and who has it stand in keys of their own. */
+    /* The time of the next check and the holder are in their own keys. */
     assert_true(back.look_ms == 0 && !back.held);
     /* As lua/notices.lua has it: revision, due, its alert. */
     char due[8];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events in the words of the API. */
+/* Names and JSON of events. */
 #pragma once
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "broker/broker.h"
 
 /* The names of the kinds, in the order of enum event_kind; NULL-terminated. */
-extern const char *const event_words[];
+extern const char *const event_names[];
 /* The rows of docs/reference/events.md. */
 void events_reference(FILE *out);
-/* The data of one event, one object. */
+/* Writes the data of one event as an object. */
 void event_write(struct json_writer *w, const struct broker_event *event);

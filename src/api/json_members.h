@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members that many answers have: times, ids, payloads. Each writes key and value; those that say
- * "if" write nothing when there is nothing to show. */
+/* Members that many answers have: times, ids, payloads. Each function writes name and value;
+ * those that end in _if write nothing if there is nothing to show. */
 #pragma once
 
 #include "base/json/json.h"
@@ -19,11 +19,11 @@ void write_id(struct json_writer *w, const char *key, uint64_t id_hi, uint64_t s
 void write_job_name(struct json_writer *w, uint64_t id_hi, uint64_t seq);
 /* "next_cursor": the cursor of the page that follows; null when it is empty. */
 void write_next_cursor(struct json_writer *w, struct span cursor);
-/* JSON as it stands; bytes as PREFIX_text when they are UTF-8 without U+0000, else as
- * PREFIX_base64; null for none. PREFIX is "payload" or "result". */
+/* JSON unchanged; bytes as PREFIX_text if they are UTF-8 without U+0000, else as PREFIX_base64;
+ * null without a body. PREFIX is "payload" or "result". */
 void write_bytes(struct json_writer *w, const char *prefix, uint8_t kind, struct span bytes);
-/* A key of the key-value store, with version, value (when it has one at hand) and expires_at; null
- * for the version when it is not there. Members only. */
+/* The members of a key of the key-value store: key, version, value (if the view has it) and
+ * expires_at. The version is null if the key does not exist. */
 void write_kv(struct json_writer *w, const struct kv_view *v);
 /* "keys_if_undelivered", when the list (encoded) is not empty. */
 void write_kv_keys_if(struct json_writer *w, const char *key, struct span keys);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A task in the document's words. */
-#include "api/words.h"
+/* Tasks in the document's terms. */
+#include "api/json_members.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 #define MAX_RETRIES 3
 
 const char *const task_ranks[] = {"high", "low", NULL};
-const char *const task_words[] = {"SCHEDULED", "PENDING", "QUEUED",    "IN_PROGRESS",
-                                  "COMPLETED", "FAILED",  "CANCELLED", NULL};
+const char *const task_status_names[] = {"SCHEDULED", "PENDING", "QUEUED",    "IN_PROGRESS",
+                                         "COMPLETED", "FAILED",  "CANCELLED", NULL};
 
-/* PENDING is what has become due while nobody has got to it yet: a moment, unless ready jobs are
- * dispatched and Redis is away. */
+/* PENDING is a task that is due and not yet dispatched. This lasts a moment, unless ready jobs
+ * are dispatched and Redis is unavailable. */
 static const struct {
     enum task_status status;
     unsigned states;
@@ -43,7 +43,8 @@ enum task_status task_status_of(const struct job *j, struct wall_time now)
     return TASK_CANCELLED;
 }
 
-/* The document's janitor: 300 s without a sign, failures and crashes in one count, no wait. */
+/* The document's janitor: 300 s without a heartbeat, failures and crashes counted together, no
+ * delay between attempts. */
 void task_policy(const struct queue_policy *base, struct queue_policy *ret)
 {
     *ret = *base;
@@ -89,7 +90,7 @@ enum task_rank task_rank_of(struct span queue)
     return ends_with(queue, ".high") ? RANK_HIGH : RANK_LOW;
 }
 
-/* The name as it was sent. */
+/* The name of the queue as the client sent it. */
 static struct span queue_shown(struct span queue)
 {
     size_t end = strlen(task_ranks[task_rank_of(queue)]) + 1, begin = sizeof PREFIX - 1;
@@ -130,10 +131,10 @@ static const struct {
 void problem_illegal_task(struct problem *p, struct arena *arena, enum task_status s)
 {
     const char *ending = s == TASK_SCHEDULED ? "it can be claimed when it is due"
-                         : legal[s].count    ? "legal_moves lists what that status allows"
+                         : legal[s].count    ? "`legal_moves` lists the calls that it allows"
                                              : "it has ended";
     problem_set(p, arena, PROBLEM_ILLEGAL_MOVE, NULL,
-                "the task is %s, which does not allow this; %s", task_words[s], ending);
+                "the task is %s, which does not allow this; %s", task_status_names[s], ending);
     p->allowed = legal[s].moves;
     p->allowed_count = legal[s].count;
     p->state = STATE_NONE;
@@ -142,7 +143,7 @@ void problem_illegal_task(struct problem *p, struct arena *arena, enum task_stat
 void task_problem(struct problem *p, struct arena *arena, const struct reply *r, bool draining,
                   struct wall_time now)
 {
-    /* One that waits for its time is not due. */
+    /* A task that waits for its scheduled time is not due. */
     struct job j = {.state = (uint8_t)r->state, .run_at = {now.ms + 1}};
     problem_of_reply(p, arena, r, draining);
     if (r->outcome != OUT_ILLEGAL)
@@ -212,7 +213,8 @@ static void write_text_or_null(struct json_writer *w, const char *key, struct sp
         json_write_null(w);
 }
 
-/* Runs after the first that failures and crashes led to; the last of them leads to none. */
+/* The number of runs after the first one that failures and crashes caused; the last of them
+ * causes none. */
 static uint32_t retries_of(const struct job *j)
 {
     uint32_t ended = (uint32_t)j->failures + j->crashes;
@@ -226,7 +228,7 @@ static uint32_t max_retries_of(const struct job_view *v)
     return own ? o.max_attempts - 1u : MAX_RETRIES;
 }
 
-/* A heartbeat is an update, too: the lease begins again with it. */
+/* A heartbeat is an update as well: it renews the lease. */
 static struct wall_time updated_at(const struct job_view *v, struct wall_time now)
 {
     int64_t renewed = now.ms + v->lease_left_ms - (int64_t)v->lease_ms;
@@ -253,7 +255,7 @@ void task_members(struct json_writer *w, const struct job_view *v, struct wall_t
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
     write_span(w, "queue", queue_shown(v->queue));
     write_text(w, "priority", task_ranks[task_rank_of(v->queue)]);
-    write_text(w, "status", task_words[task_status_of(&v->job, now)]);
+    write_text(w, "status", task_status_names[task_status_of(&v->job, now)]);
     write_time(w, "scheduled_at", v->job.run_at);
     write_uint(w, "retry_count", retries_of(&v->job));
     write_uint(w, "max_retries", max_retries_of(v));

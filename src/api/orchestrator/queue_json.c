@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A queue in the document's words. Its id is the engine's queue number; what has no place in a
- * policy (external_id, a name that it was given later) is in the queue's attributes. */
+/* Queues in the document's terms. The id is the engine's queue number. The queue's attributes
+ * hold members that a policy does not have: external_id and a new name. */
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "base/digest/random.h"
 #include "core/limits.h"
 
@@ -35,7 +35,8 @@ void orc_queue_default(struct orc_queue *q)
         .lease_seconds = LEASE_SECONDS, .retention_days = RETENTION_DAYS, .active = true};
 }
 
-/* Through /v1 a policy may be set that these words cannot say; then they come near. */
+/* A policy that was set through /v1 may have values that the document cannot express; then the
+ * nearest ones are shown. */
 static int64_t days_of(int64_t keep_ms)
 {
     int64_t days = keep_ms / DAY_MS;
@@ -74,7 +75,7 @@ void orc_queue_policy(const struct orc_queue *q, const struct queue_policy *base
     ret->keep_done = ret->keep_dead = UINT64_MAX;
 }
 
-/* Members of the attributes, as they stand; empty when there is none. */
+/* The members of the attributes, unchanged; empty if not present. */
 struct own {
     struct span external_id, name;
 };
@@ -106,7 +107,7 @@ static struct own own_of(const struct queue_view *view)
     return own;
 }
 
-/* A later name has no bytes that JSON escapes: see queues.c. */
+/* A new name has no bytes that JSON escapes: see queues.c. */
 struct span orc_queue_name(const struct queue_view *view)
 {
     struct span raw = own_of(view).name;

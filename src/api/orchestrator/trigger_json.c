@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trigger in the document's words: a schedule that this API owns. Its id is the schedule's
- * number, polling_interval the schedule's interval in seconds, enabled the opposite of paused. What
- * /v1 was told about the same schedule and has no word here stays as it is. */
+/* Triggers in the document's terms: schedules that this API owns. The id is the schedule's
+ * number, polling_interval the schedule's interval in seconds, enabled the opposite of paused.
+ * Members of the schedule that were set through /v1 and that the document does not have stay
+ * unchanged. */
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "core/limits.h"
 #include "core/schedules/cron.h"
 #include "core/validate.h"
@@ -70,15 +71,15 @@ static int wrong(const struct field_reader *r, enum problem_code code, const cha
     return -ERR_INVALID;
 }
 
-/* A new trigger gets its kind; one that is there keeps it. */
+/* A new trigger gets its kind from the request; an existing one keeps it. */
 static int take_type(const struct field_reader *r, struct orc_trigger *t)
 {
-    bool queue = orc_same_word(t->type, types[1]);
+    bool queue = orc_same_name(t->type, types[1]);
     if (!fields_has(r, "type") && !t->fresh)
         return 0;
     if (!fields_has(r, "type"))
         return wrong(r, PROBLEM_MISSING_FIELD, "type", "type is missing: TIME or QUEUE");
-    if (!queue && !orc_same_word(t->type, types[0])) {
+    if (!queue && !orc_same_name(t->type, types[0])) {
         int err = wrong(r, PROBLEM_INVALID_FIELD, "type", "type must be TIME or QUEUE");
         r->problem->allowed = types;
         r->problem->allowed_count = 2;
@@ -92,7 +93,7 @@ static int take_type(const struct field_reader *r, struct orc_trigger *t)
     return 0;
 }
 
-/* A member that would mean nothing is not taken silently. */
+/* A member that has no effect is refused, not ignored. */
 static int check_fit(const struct field_reader *r, const struct orc_trigger *t)
 {
     static const struct {
@@ -165,8 +166,8 @@ void orc_trigger_problem(struct arena *arena, struct problem *p, const char *not
         problem_set(p, arena, PROBLEM_INVALID_FIELD, "target_queue", "target_%s", note);
     else if (field && span_equal(span_text(field), SPAN_LITERAL("source_queue")))
         problem_set(p, arena, PROBLEM_INVALID_FIELD, "target_queue",
-                    "target_queue must not be the queue of queue_id, nor lead back to it over "
-                    "other triggers: the ring would never end");
+                    "target_queue must not be the queue of queue_id, nor lead back to it through "
+                    "other triggers: the loop would never end");
     else
         problem_set(p, arena, PROBLEM_INVALID_FIELD, field, "%s", note);
 }
@@ -184,7 +185,7 @@ static void fill_spec(struct orc_trigger *t)
         s->eager = t->eager;
         return;
     }
-    if (t->has_cron) { /* also of one that /v1 had made an interval */
+    if (t->has_cron) { /* also for one that was changed to an interval through /v1 */
         s->kind = SCHEDULE_CRON;
         s->every_ms = 0;
         s->start_at = (struct wall_time){0};
@@ -198,7 +199,7 @@ bool orc_trigger_complete(struct call *c, struct orc_trigger *t)
     struct err_note note = {""};
     struct problem p;
     fill_spec(t);
-    /* A changed expression gets the ways with daylight saving that suit it. */
+    /* A changed expression gets the matching defaults for daylight saving time. */
     bool kept = !t->fresh && !t->has_cron;
     if (broker_schedule_fill(c->broker, &t->spec, kept, kept, &note) == 0)
         return true;

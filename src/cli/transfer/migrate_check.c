@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Before anything is copied: what the source has, and whether the target is free for it. */
+/* Checks before anything is copied: what the source contains, and whether the target is empty. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -63,7 +63,7 @@ static int schedules_count(struct migrate *m, const struct reply *page, void *ct
     return CLIENT_DONE;
 }
 
-/* A secret that the source has and does not give cannot be copied. */
+/* A secret that the source does not reveal cannot be copied. */
 static int alerts_count(struct migrate *m)
 {
     int status;
@@ -74,15 +74,16 @@ static int alerts_count(struct migrate *m)
         if (a->has_secret && a->rule.secret.len == 0)
             status =
                 client_complain(CLIENT_REFUSED,
-                                "alert rule %.*s has a secret that the source keeps to "
-                                "itself; delete the rule first, and create it again afterwards",
+                                "alert rule %.*s has a secret that the source does not reveal; "
+                                "delete the rule first, and create it again afterwards",
                                 (int)a->name.len, a->name.at);
     }
     mem_free(r);
     return status;
 }
 
-/* Items that a trigger's job holds belong to it; there is no way to tell another store. */
+/* Items that a trigger's job holds cannot be moved: there is no way to transfer this relation to
+ * another store. */
 static int held_find(const struct job_page *page)
 {
     for (uint32_t i = 0; i < page->count; i++) {
@@ -116,7 +117,7 @@ static int held_none(struct migrate *m)
     return CLIENT_DONE;
 }
 
-int look_at_source(struct migrate *m)
+int check_source(struct migrate *m)
 {
     int status = queues_read(m);
     if (status == CLIENT_DONE)
@@ -172,10 +173,10 @@ int target_empty(struct migrate *m, bool *ret)
 
 static int foreign(const char *what)
 {
-    return client_complain(CLIENT_REFUSED,
-                           "the target has %s; --resume goes on only with what an interrupted "
-                           "migrate of the same source left",
-                           what);
+    return client_complain(
+        CLIENT_REFUSED,
+        "the target has %s; --resume continues only an interrupted migration of the same source",
+        what);
 }
 
 static bool source_has_queue(const struct migrate *m, struct span name)
@@ -187,7 +188,7 @@ static bool source_has_queue(const struct migrate *m, struct span name)
     return false;
 }
 
-/* As copy_queues leaves it. */
+/* Whether the queue is in the state in which copy_queues leaves it. */
 static bool waits(const struct queue_view *q)
 {
     return q->paused_until.ms == LIMIT_WALL_MS && q->policy->capacity == UINT64_MAX &&
@@ -221,8 +222,8 @@ static int queues_known(struct migrate *m)
     return status;
 }
 
-/* How many jobs the store has up to this sequence; *ret_id_hi is the id's upper half of that very
- * job. */
+/* Counts the jobs up to this sequence; *ret_id_hi is the upper half of the id of the job with
+ * this sequence. */
 static int jobs_upto(struct migrate_store *s, uint64_t last, uint64_t *ret_count,
                      uint64_t *ret_id_hi)
 {
@@ -247,7 +248,7 @@ static int jobs_upto(struct migrate_store *s, uint64_t last, uint64_t *ret_count
     return CLIENT_DONE;
 }
 
-/* The job that the target got last; seq 0 = it has none. */
+/* The last job that the target got; seq 0 = it has none. */
 static int newest_job(struct migrate *m, struct job_ref *ret)
 {
     struct op op = {.kind = OP_LIST};

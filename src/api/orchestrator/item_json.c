@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An item in the document's words: the reference is the job's unique key, the robot its worker, a
- * custom status its label. What a job has no place for is in its attributes. */
+/* Items in the document's terms: the reference is the job's unique key, the robot its worker, a
+ * custom status its label. The job's attributes hold everything else. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "api/words.h"
 #include "core/job_error.h"
 #include "core/limits.h"
 
-const char *const orc_words[] = {"NEW", "IN_PROGRESS", "DONE", "FAILED", "DELETED", NULL};
+const char *const orc_status_names[] = {"NEW", "IN_PROGRESS", "DONE", "FAILED", "DELETED", NULL};
 
 static const unsigned states[ORC_STATUS_COUNT] = {
     [ORC_NEW] = STATES_WAITING,
@@ -60,7 +60,7 @@ static char upper(char c)
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-bool orc_same_word(struct span text, const char *word)
+bool orc_same_name(struct span text, const char *word)
 {
     size_t i = 0;
     while (i < text.len && word[i] && upper(text.at[i]) == word[i])
@@ -71,7 +71,7 @@ bool orc_same_word(struct span text, const char *word)
 enum orc_status orc_status_parse(struct span word)
 {
     enum orc_status s = ORC_NEW;
-    while (s < ORC_CUSTOM && !orc_same_word(word, orc_words[s]))
+    while (s < ORC_CUSTOM && !orc_same_name(word, orc_status_names[s]))
         s++;
     return s;
 }
@@ -135,7 +135,7 @@ void orc_attributes_read(struct span json, struct orc_attributes *ret)
         return;
     arena_init(&arena);
     json_open(&r, json);
-    /* What /v1 was given instead is no business of this API. */
+    /* Attributes that were set through /v1 do not concern this API. */
     int err = json_object(&r, &arena, attribute, ret);
     (void)err;
     arena_done(&arena);
@@ -171,7 +171,8 @@ void orc_write_text(struct json_writer *w, const char *key, struct span text)
         json_write_null(w);
 }
 
-/* Retries are the attempts after the first that failures led to; the last failure leads to none. */
+/* Retries are the attempts after the first one that a failure caused; the last failure causes
+ * none. */
 uint32_t orc_retries(const struct job *j)
 {
     bool last = j->state == STATE_DEAD && j->reason == REASON_FAILED && j->failures > 0;
@@ -186,7 +187,8 @@ static void write_lease(struct json_writer *w, const struct job_view *v, struct 
     orc_write_number(w, "locked_by_robot_id", running ? orc_robot_id(v->worker) : -1);
     write_time(w, "locked_at", running ? v->job.since : v->started_at);
     if (running && v->lease_ms &&
-        v->lease_left_ms >= 0) /* one that a trigger's job holds has no end of its own */
+        v->lease_left_ms >=
+            0) /* the lease of an item that a trigger's job holds does not expire by itself */
         write_time(w, "lease_until", (struct wall_time){now.ms + v->lease_left_ms});
     token_text(v->token, token);
     if (with_token)
@@ -213,7 +215,7 @@ void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall
     write_text(w, "id", uuid);
     write_uint(w, "queue_id", v->job.queue);
     orc_write_text(w, "reference", v->extra.unique);
-    write_text(w, "status", orc_words[orc_status_of(&v->job)]);
+    write_text(w, "status", orc_status_names[orc_status_of(&v->job)]);
     orc_write_text(w, "label", v->extra.label);
     write_int(w, "priority", v->job.priority);
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
@@ -230,12 +232,12 @@ void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall
 
 /* ---- what kind of failure ---- */
 
-static bool says_business(struct span text)
+static bool is_business(struct span text)
 {
     static const char word[] = "BUSINESS";
     size_t len = sizeof word - 1;
     for (size_t i = 0; i + len <= text.len; i++)
-        if (orc_same_word(span_of(text.at + i, len), word))
+        if (orc_same_name(span_of(text.at + i, len), word))
             return true;
     return false;
 }
@@ -249,13 +251,13 @@ static int reason_member(void *ctx, struct json_reader *r, struct span name,
     bool asked = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         asked = asked || span_equal(name, span_text(names[i]));
-    if (asked && value.kind == JSON_STRING && says_business(value.raw))
+    if (asked && value.kind == JSON_STRING && is_business(value.raw))
         *business = true;
     return json_skip(r, value, &whole);
 }
 
-/* Whether an object says so; anything else, and what is broken, says nothing. */
-static bool result_says(struct span json, struct arena *arena)
+/* Whether an object marks a business error; anything else, and broken JSON, does not. */
+static bool result_is_business(struct span json, struct arena *arena)
 {
     struct json_reader r;
     struct json_token first;
@@ -267,7 +269,7 @@ static bool result_says(struct span json, struct arena *arena)
     return err == 0 && business;
 }
 
-/* A result may also be a string with an object in it, as who keeps texts alone would send it. */
+/* A result may also be a string that contains an object: clients that store only text send this. */
 uint8_t orc_classify(struct span result, struct span error)
 {
     struct json_reader r;
@@ -275,11 +277,11 @@ uint8_t orc_classify(struct span result, struct span error)
     struct span inner;
     struct arena arena;
     arena_init(&arena);
-    bool business = says_business(error) || result_says(result, &arena);
+    bool business = is_business(error) || result_is_business(result, &arena);
     json_open(&r, result);
     if (!business && result.len && json_next(&r, &first) == 0 && first.kind == JSON_STRING &&
         json_string(&first, &arena, &inner) == 0)
-        business = result_says(inner, &arena);
+        business = result_is_business(inner, &arena);
     arena_done(&arena);
     return business ? ERROR_BUSINESS : ERROR_APP;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/words.h"
+#include "api/json_members.h"
 
 #include "core/kvkey.h"
 
@@ -84,7 +84,7 @@ void write_next_cursor(struct json_writer *w, struct span cursor)
         json_write_null(w);
 }
 
-/* Quotes included, so that the writer takes it as a value that is ready. */
+/* Includes the quotes, so that the writer takes it as a finished value. */
 static void write_base64(struct json_writer *w, struct span bytes)
 {
     size_t len = base64_len(bytes.len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of this API: statuses, JobDict, counts, refusals. */
-#include "api/words.h"
+/* The terms of this API: statuses, JobDict, counts, refusals. */
+#include "api/json_members.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "core/limits.h"
 #include "core/validate.h"
 
-const char *const web_status_words[WEB_STATUS_COUNT + 1] = {"pending", "running", "completed",
+const char *const web_status_names[WEB_STATUS_COUNT + 1] = {"pending", "running", "completed",
                                                             "error", NULL};
 
 unsigned web_status_states(enum web_status s)
@@ -34,7 +34,7 @@ static enum web_status status_of(uint8_t state)
 
 const char *web_status_of(uint8_t state)
 {
-    return web_status_words[status_of(state)];
+    return web_status_names[status_of(state)];
 }
 
 /* ---- counts ---- */
@@ -57,7 +57,7 @@ void counts_members(struct json_writer *w, const struct web_counts *c)
 
 /* ---- paths ---- */
 
-/* Fixed: a path must have the same key after a restart. */
+/* Constant: a path must have the same key after a restart. */
 static const struct hash_key path_hash = {0x686f6c6466617374, 0x7765622070617468};
 
 struct span webqueue_path_key(struct arena *arena, struct span path)
@@ -78,7 +78,7 @@ struct span webqueue_path_key(struct arena *arena, struct span path)
 
 /* ---- JobDict ---- */
 
-/* A job that came in by /v1 may have any payload. */
+/* A job that was enqueued through /v1 may have any payload. */
 static void write_path(struct json_writer *w, const struct job_view *v)
 {
     bool string =
@@ -125,8 +125,8 @@ static int take_time(void *ctx, struct json_reader *r, struct span name, struct 
     return 0;
 }
 
-/* An imported job has brought its times in its attributes. Of those, what an attempt changes holds
- * until the first attempt here. The view `queue` of the stores has the same rule. */
+/* An imported job has its times in its attributes. Those that an attempt changes are valid until
+ * the first attempt here. The view `queue` of the stores has the same rule. */
 static struct job_times times_of(const struct job_view *v, struct arena *arena)
 {
     const struct job *j = &v->job;
@@ -138,7 +138,7 @@ static struct job_times times_of(const struct job_view *v, struct arena *arena)
         return t;
     json_open(&r, v->extra.attributes);
     int err = json_object(&r, arena, take_time, &brought);
-    (void)err; /* attributes that cannot be read say nothing */
+    (void)err; /* attributes that cannot be read are ignored */
     if (started.ms == 0)
         return brought;
     t.enqueued = brought.enqueued;
@@ -204,8 +204,8 @@ static void problem_illegal(struct problem *p, struct arena *arena, const struct
     enum web_status s = status_of((uint8_t)r->state);
     bool some = s < WEB_STATUS_COUNT && legal[s].count > 0;
     problem_set(p, arena, PROBLEM_ILLEGAL_MOVE, NULL, "job %" PRIu64 " is %s, which %s", r->seq,
-                web_status_words[s] ? web_status_words[s] : "cancelled",
-                some ? "does not allow this; legal_moves lists what it allows"
+                web_status_names[s] ? web_status_names[s] : "cancelled",
+                some ? "does not allow this; `legal_moves` lists the calls that it allows"
                      : "it stays until it is removed");
     p->allowed = s < WEB_STATUS_COUNT ? legal[s].moves : NULL;
     p->allowed_count = s < WEB_STATUS_COUNT ? legal[s].count : 0;
@@ -239,7 +239,5 @@ static void web_reply(void *ctx, const struct reply *reply)
 
 void web_submit(struct call *c)
 {
-    int err = broker_submit(c->broker, &c->op, 1, web_reply, c);
-    if (err < 0)
-        answer_error(c->x, err);
+    call_ask(c, web_reply);
 }
