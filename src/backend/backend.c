@@ -255,7 +255,7 @@ int backend_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 static int no_files(const struct backend *b, struct err_note *note)
 {
     return err_note_set(note, -ERR_INVALID,
-                        "the backend of this server (%s) keeps nothing on a disk of its own; with "
+                        "the backend of this server (%s) stores nothing in files; with "
                         "sqlite:DIR it does",
                         backend_kind(b));
 }

@@ -10,33 +10,18 @@ static uint64_t ms_between(struct wall_time from, struct wall_time to)
 }
 
 /* An attempt that did not end with an ack. */
-static void add_attempt(uint64_t *of, enum job_reason reason, uint8_t error_kind, uint64_t ran_ms)
+static bool add_attempt(uint64_t *of, uint8_t reason, uint8_t error_kind, uint64_t ran_ms)
 {
-    switch (reason) {
-    case REASON_FAILED:
-    case REASON_REJECTED:
-    case REASON_TIMED_OUT:
-        of[error_kind == ERROR_BUSINESS ? COUNTER_FAILED_BUSINESS : COUNTER_FAILED_APP]++;
-        of[COUNTER_FAILED_MS] += ran_ms;
-        break;
-    case REASON_LEASE_EXPIRED:
-    case REASON_CRASH_LOOP:
-        of[COUNTER_CRASHED]++;
-        of[COUNTER_FAILED_MS] += ran_ms;
-        break;
-    case REASON_RELEASED:
-        of[COUNTER_RELEASED]++;
-        break;
-    case REASON_NONE:
-    case REASON_EXPIRED:
-    case REASON_CANCELLED:
-    case REASON_REPLACED:
-    case REASON_RESTARTED:
-    case REASON_DISCARDED:
-    case REASON_DAMAGED:
-    case REASON_COUNT:
-        break;
-    }
+    bool failed =
+        reason == REASON_FAILED || reason == REASON_REJECTED || reason == REASON_TIMED_OUT;
+    bool crashed = reason == REASON_LEASE_EXPIRED || reason == REASON_CRASH_LOOP;
+    bool released = reason == REASON_RELEASED;
+    of[COUNTER_FAILED_APP] += failed && error_kind != ERROR_BUSINESS;
+    of[COUNTER_FAILED_BUSINESS] += failed && error_kind == ERROR_BUSINESS;
+    of[COUNTER_CRASHED] += crashed;
+    of[COUNTER_RELEASED] += released;
+    of[COUNTER_FAILED_MS] += failed || crashed ? ran_ms : 0;
+    return failed || crashed || released;
 }
 
 static void add_dead(uint64_t *of, const struct rec_job_dead *r, const struct job *before)
@@ -47,7 +32,7 @@ static void add_dead(uint64_t *of, const struct rec_job_dead *r, const struct jo
     of[COUNTER_DIED_MS] += ms_between(ran ? before->since : id_time(before->id_hi), r->at);
 }
 
-void counters_add_record(uint64_t *of, const struct record *r, const struct job *before)
+bool counters_add_record(uint64_t *of, const struct record *r, const struct job *before)
 {
     if (r->kind == REC_JOB_NEW) {
         of[COUNTER_ENQUEUED]++;
@@ -60,10 +45,13 @@ void counters_add_record(uint64_t *of, const struct record *r, const struct job 
         of[COUNTER_DONE_MS] += ms_between(before->since, r->job_done.at);
     } else if (r->kind == REC_JOB_BACK) {
         const struct rec_job_back *b = &r->job_back;
-        add_attempt(of, b->reason, b->error_kind, ms_between(before->since, b->at));
+        return add_attempt(of, b->reason, b->error_kind, ms_between(before->since, b->at));
     } else if (r->kind == REC_JOB_DEAD) {
         add_dead(of, &r->job_dead, before);
     } else if (r->kind == REC_JOB_CANCELLED) {
         of[COUNTER_CANCELLED]++;
+    } else {
+        return false;
     }
+    return true;
 }

@@ -5,6 +5,7 @@
  * for all stores. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct job;
@@ -39,5 +40,6 @@ static inline void counters_add(struct counters *to, const struct counters *add)
 }
 
 /* Adds to the counters (an array of COUNTER_COUNT) what this record of a job means. `before` is the
- * job before the record takes effect; it is not read for REC_JOB_NEW. Other records add nothing. */
-void counters_add_record(uint64_t *of, const struct record *r, const struct job *before);
+ * job before the record takes effect; it is not read for REC_JOB_NEW. False: the record is none
+ * that is counted. */
+bool counters_add_record(uint64_t *of, const struct record *r, const struct job *before);

@@ -19,7 +19,6 @@ void rules_of(const struct queue_policy *policy, const struct job_options *optio
     *ret = (struct job_rules){
         .lease_ms = policy->lease_ms,
         .timeout_ms = policy->timeout_ms,
-        .cancel_grace_ms = policy->cancel_grace_ms,
         .max_attempts = policy->max_attempts,
         .max_crashes = policy->max_crashes,
         .lease_end = (enum lease_end)policy->lease_end,
@@ -256,7 +255,7 @@ void decide_expire(const struct job *j, struct wall_time now, struct record *ret
 
 /* ---- applying ---- */
 
-/* Enters a state: every change of state is made here. */
+/* Enters a state: the only place that changes the state of a job. */
 static int enter(struct job *j, enum job_move move, enum job_state to, enum job_reason reason,
                  struct wall_time at)
 {

@@ -16,7 +16,6 @@
 struct job_rules {
     uint32_t lease_ms;
     uint32_t timeout_ms; /* 0 = no limit */
-    uint32_t cancel_grace_ms;
     uint32_t max_attempts;
     uint32_t max_crashes; /* 0 = no limit */
     enum lease_end lease_end;

@@ -80,7 +80,7 @@ void ops_alert_put(struct ops *o, const struct op *op, struct reply *r)
     struct record rec = {
         .kind = REC_ALERT_PUT,
         .alert_put = {.name = want->name,
-                      .anew = a && !alert_same_condition(&a->rule, &rule),
+                      .condition_changed = a && !alert_same_condition(&a->rule, &rule),
                       .created_at = a ? a->created_at : o->now,
                       .updated_at = o->now,
                       .rule = rule},

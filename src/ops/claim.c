@@ -35,7 +35,7 @@ static bool order_before(struct heap_entry a, struct heap_entry b)
     return a.order != b.order ? a.order < b.order : a.seq < b.seq;
 }
 
-/* The first job over all queues. NULL: there is none, or it is not known which it is; the claim
+/* The first job over all queues. NULL: no job is ready, or the first is not known; the claim
  * then gets what it has. */
 static struct job *pick(struct ops *o, const struct queue_state **queues, size_t count)
 {

@@ -19,7 +19,7 @@ enum engine_defect {
     DEFECT_DEAD_AGAIN = 1u << 12,       /* a dead job stays in the ready order */
     DEFECT_KEY_FORGOTTEN = 1u << 13,    /* idempotency keys are not recorded */
     DEFECT_FIRED_UNRECORDED = 1u << 14, /* a firing makes its job and does not move its schedule */
-    DEFECT_HOLDS_FORGOTTEN = 1u << 15,  /* after a restart nobody holds the items of triggers */
+    DEFECT_HOLDS_FORGOTTEN = 1u << 15,  /* after a restart no job holds the items of triggers */
     DEFECT_NOTICE_LOST = 1u << 16,      /* a restart forgets the oldest notice */
     DEFECT_LATE_ACK = 1u << 17,         /* an ack is accepted after a limit of its lease */
     DEFECT_TIMEOUT_EXTENDED = 1u << 18, /* an extend postpones the end of the attempt */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A commit of the key-value store: checks, sets, deletes and enqueues, all or nothing.
  *
- * First everything is checked and planned; then queues are created that enqueues bring along, and
- * room is made for all records (a queue that stays behind empty, because memory then ran short, is
- * the only trace that a refused commit can leave); from there on nothing can fail. */
+ * First everything is checked and planned. Then the queues are created that the enqueues need, and
+ * memory is reserved for all records; after that, nothing can fail. If that memory is short, the
+ * commit is refused, and an empty new queue is the only change that can remain. */
 #include "base/containers/arena.h"
 #include "ops/enqueue.h"
 #include "ops/kv_check.h"

@@ -22,7 +22,7 @@ static bool token_fits(const struct ops *o, const struct op *op, const struct le
     return op->lease.any_token || token_equal(lease->token, op->lease.token);
 }
 
-/* The report was made before: its reply is given again. */
+/* The holder has sent this report before: the reply is the same. */
 static bool repeats(const struct ops *o, const struct op *op, bool *ret_known, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
@@ -186,7 +186,7 @@ static void report_cancelled(struct ops *o, const struct held *h, const struct o
 {
     struct record rec;
     decide_cancelled(h->j, REASON_CANCELLED, o->now, &rec);
-    /* The record does not tell of a report; this one was made. */
+    /* The record does not show that the holder reported the end; keep that. */
     if (report_end(o, h, op, &rec, ENDED_OTHERWISE, r))
         o->store->report_keep(o, h->j, h->lease.token, (uint8_t)op->kind);
 }
@@ -272,7 +272,7 @@ void ops_release(struct ops *o, const struct op *op, struct reply *r)
         reply_nomem(o, r);
         return;
     }
-    /* The record counts as a crash, for which no report is kept; this one was made. */
+    /* The record counts as a crash, for which no report is kept; here there is one. */
     if (report_end(o, &h, op, &rec, ENDED_BY_TIME, r))
         o->store->report_keep(o, j, h.lease.token, OP_RELEASE);
 }

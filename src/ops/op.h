@@ -157,9 +157,9 @@ struct op_enqueue {
      * whatever the modes say. NULL = a job like any other. */
     const struct job_past *past;
     /* With past: the job comes as it is; with its id only where the backend has CAP_WHOLE_JOBS. Its
-     * state is then exactly past->state, which may be any but running, and nobody hears of it. A
+     * state is then exactly past->state, which may be any but running, and there is no event. A
      * job of the same sequence that is there refuses it: OUT_EXISTS, reply.seq and id_hi are that
-     * job's. Whoever asks for this has seen to it that no other job ever had the sequence. */
+     * job's. The caller makes sure that no other job ever had the sequence. */
     const struct job_moved *moved;
     /* The dead job whose place this one takes: it is removed in the same commit. OUT_NOT_FOUND when
      * it is not there, OUT_ILLEGAL when it is not dead (any more). seq 0 = none. */
@@ -198,7 +198,7 @@ struct op_lease {
     bool no_retry;
     bool damaged; /* OP_FAIL, by a backend alone: its body cannot be read as it was written */
     bool lost;    /* OP_RELEASE: the bound connection is gone; counts as a crash */
-    bool unsaid;  /* OP_RELEASE: not its holder's word, so it is not counted among its fates */
+    bool unsaid;  /* OP_RELEASE: not reported by the holder, so it is not counted as a release */
     /* fail and release: from now on */
     bool has_priority;
     int64_t priority;
@@ -246,7 +246,7 @@ struct op_patch {
 /* What is not given stays. With a token the job must be running under it, else OUT_LEASE_LOST. */
 struct op_note {
     struct job_ref job;
-    struct job_token token; /* counter 0 = whoever holds the job, if anybody does */
+    struct job_token token; /* counter 0 = that of the current holder, if any */
     bool has_label, has_attributes, has_result, has_error;
     struct span label, attributes; /* empty = none any more */
     uint8_t result_kind;
@@ -397,7 +397,7 @@ struct op_breaker {
                                 nothing */
 };
 
-/* Each notice that is given out is held back for hold_ms, in memory: if nobody says how it ended,
+/* Each notice that is given out is held back for hold_ms, in memory: if its end is not reported,
  * it is due again then, or after a restart. Those whose target's breaker is open stay where they
  * are; one that is older than give_up_ms meanwhile is dead. Of several stores those give that
  * answer and that this node leads. */
@@ -439,7 +439,7 @@ struct op_page {
     unsigned states;    /* mask; 0 = all */
     struct span unique; /* with this unique key, cancelled jobs included; empty = any */
     uint8_t pending;    /* enum page_pending: of ready jobs only these */
-    uint64_t offset;    /* so many are left out before the first */
+    uint64_t offset;    /* this many are skipped */
     uint32_t limit;     /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
     bool want_body;
 };
@@ -573,7 +573,7 @@ const char *outcome_name(enum outcome o); /* "ok", "duplicate", … */
 const char *attempt_outcome_name(enum attempt_outcome o); /* "running", "done", … */
 
 /* One attempt at a job: from a claim to what ended the lease. A job keeps its newest
- * LIMIT_ATTEMPTS_KEPT; a requeue keeps them and lets the numbers begin anew. */
+ * LIMIT_ATTEMPTS_KEPT; a requeue keeps them, and numbers start again at 1. */
 struct attempt_view {
     uint64_t seq, id_hi;
     struct span queue;
@@ -662,7 +662,7 @@ struct queue_view {
     const struct queue_policy *policy;
     struct wall_time created_at, updated_at, paused_until;
     struct queue_counts counts;
-    struct counters totals; /* since it was made */
+    struct counters totals; /* since it was created */
     /* In a partial list: the store that keeps this queue is left out, and another, which has jobs
      * under the same name, shown in its place. */
     bool stand_in;
@@ -746,7 +746,7 @@ struct notice_view {
 struct breaker_view {
     struct span target;
     struct breaker breaker;
-    bool allowed;     /* allow: the call may be made, */
+    bool allowed;     /* allow: the call is permitted, */
     int64_t retry_ms; /* or, if not, it is worth another try after this time */
 };
 

@@ -54,7 +54,7 @@ struct lease_state {
     struct lease_limits limits;
     int64_t
         limit_left_ms; /* until its first limit; ≤ 0 = that has passed; INT64_MAX = it has none */
-    bool limited;      /* it ends at that limit, not sooner for want of an extend */
+    bool limited;      /* it ends at that limit, not sooner for lack of an extend */
 };
 
 /* How the holder of a lease ended it: a repeat of this report gets the same reply. */
@@ -128,8 +128,7 @@ struct enqueue_plan;
 struct rate_share;
 struct schedule_flow;
 
-/* What a store provides. Functions that return bool and speak of memory return false when there is
- * none; nothing has changed then. */
+/* What a store provides. Where a comment says "False: no memory", nothing has changed then. */
 struct ops_store {
     /* --- jobs and queues --- */
 
@@ -163,7 +162,7 @@ struct ops_store {
      * memory is short (o->nomem), or the store will begin again. */
     bool (*queue_put)(struct ops *o, const struct queue_state *q, struct rec_queue_put *put,
                       const struct queue_policy *policy, enum queue_change change);
-    /* The queue is purged of so many jobs, or deleted with so many. False: no memory. */
+    /* The queue is purged or deleted, with `count` jobs. False: no memory. */
     bool (*queue_commit)(struct ops *o, const struct queue_state *q, const struct record *rec,
                          uint64_t count);
 
@@ -188,8 +187,8 @@ struct ops_store {
 
     /* --- notices and breakers --- */
 
-    /* The notice comes into the outbox; number, id and time are the store's to fill in. Room for it
-     * was made where it was decided. */
+    /* Adds the notice to the outbox; the store fills in number, id and time. Memory for it was
+     * reserved where it was decided. */
     void (*notice_new)(struct ops *o, struct rec_notice_new *n);
     struct notice_entry *(*notice_find)(struct ops *o, uint64_t number);
     const struct alert_state *(*notice_alert)(const struct ops *o, const struct notice_entry *n);
@@ -215,7 +214,7 @@ struct ops_store {
     /* How the lease of this token was reported to end; false: it was not, or that is forgotten. */
     bool (*report_find)(const struct ops *o, uint64_t seq, struct job_token token,
                         struct lease_report *ret);
-    /* Whether such a report may have been made and forgotten. Called once for a token that is
+    /* Whether such a report may have existed and been forgotten. Called once for a token that is
      * neither the current lease's nor reported; the store may count these. */
     bool (*report_forgotten)(struct ops *o, const struct job *j, struct job_token token);
     /* The lease of this token, which has just ended, was ended by this report of its holder. */
@@ -232,8 +231,8 @@ struct ops_store {
     const struct queue_state *(*queue_find)(struct ops *o, struct span name);
     /* How many of the queue's ready jobs a claim can get, at most. */
     uint64_t (*ready_count)(const struct ops *o, const struct queue_state *q);
-    /* The ready job that the queue hands out next, and its place in the order. NULL and true: there
-     * is none. False: it is not known which is the next, or memory is short (o->nomem). */
+    /* The ready job that the queue hands out next, and its place in the order. NULL and true: no
+     * job is ready. False: the next one is not known, or memory is short (o->nomem). */
     bool (*ready_next)(struct ops *o, const struct queue_state *q, struct heap_entry *ret_order,
                        struct job **ret);
     struct job_token (*token_next)(struct ops *o);
@@ -323,7 +322,7 @@ struct ops_store {
     void (*item_return)(struct ops *o, struct job *j);
     /* The token that token_next will give after `index` others. */
     struct job_token (*token_ahead)(struct ops *o, uint32_t index);
-    /* Room for the leases of so many items; *more grows by the bytes of their records. */
+    /* Memory for the leases of `count` items; *more grows by the bytes of their records. */
     bool (*items_prepare)(struct ops *o, const struct queue_state *q, uint32_t count, size_t *more);
     /* The leases of these items, which have just begun, have no end: this job holds them. */
     void (*items_link)(struct ops *o, const struct job *holder, struct job **items, uint32_t count);

@@ -94,7 +94,7 @@ void ops_queue_put(struct ops *o, const struct op *op, struct reply *r)
     r->created = write_queue(o, q, &rec, policy, q ? QUEUE_CHANGED : QUEUE_CREATED, r) && !q;
 }
 
-/* The queue that the operation names; NULL: there is none, and the reply says so. */
+/* The queue that the operation names; NULL: it does not exist, and the reply says so. */
 static const struct queue_state *queue_named(struct ops *o, struct span name, struct reply *r)
 {
     const struct queue_state *q = o->store->queue_find(o, name);

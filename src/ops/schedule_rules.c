@@ -45,7 +45,7 @@ int schedule_texts_right(struct span owner, struct span text, struct span attrib
     return err ? err : validate_text("attributes", attributes, LIMIT_NOTE_BYTES, note);
 }
 
-void schedule_begin_anew(const struct op_schedule *want, struct schedule_state *state)
+void schedule_restart(const struct op_schedule *want, struct schedule_state *state)
 {
     state->retry_at = (struct wall_time){0};
     state->failures = 0;

@@ -15,8 +15,8 @@ enum outcome schedule_put_right(const struct op_schedule *want, bool there, uint
                                 struct err_note *note);
 MUST_CHECK int schedule_texts_right(struct span owner, struct span text, struct span attributes,
                                     struct err_note *note);
-/* A changed schedule begins anew with its failures; what it did stays. */
-void schedule_begin_anew(const struct op_schedule *want, struct schedule_state *state);
+/* After a change the count of failures starts again at 0; the rest of the state stays. */
+void schedule_restart(const struct op_schedule *want, struct schedule_state *state);
 
 /* Triggers lead from the queue whose items they take to the queue that their jobs go to. */
 struct schedule_flow {
@@ -38,7 +38,8 @@ enum outcome schedule_fire_right(const struct op *op, const struct schedule_spec
 /* The state that a firing leaves, less what it made. */
 struct schedule_state schedule_moved_on(const struct op_schedule *want,
                                         const struct schedule_state *before);
-/* Its job could not be made: is that the schedule's own failure? Then *state becomes what it is. */
+/* Its job could not be created: whether that is a failure of the schedule. *state is then changed.
+ */
 bool schedule_failed(const struct op_schedule *want, enum outcome why, struct wall_time now,
                      struct schedule_state *state);
 

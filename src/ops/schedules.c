@@ -90,7 +90,7 @@ void ops_schedule_put(struct ops *o, const struct op *op, struct reply *r)
         put.paused = want->paused;
     if (!put_texts(o, want, &put, r))
         return;
-    schedule_begin_anew(want, &put.state);
+    schedule_restart(want, &put.state);
     if (put_spec(o, want->spec, &put))
         commit(o, s, &put, want->spec, r);
     else
@@ -114,7 +114,7 @@ void ops_schedule_pause(struct ops *o, const struct op *op, struct reply *r)
     put.paused = want->paused;
     put.updated_at = o->now;
     if (!want->paused)
-        schedule_begin_anew(want, &put.state);
+        schedule_restart(want, &put.state);
     commit(o, s, &put, NULL, r);
 }
 

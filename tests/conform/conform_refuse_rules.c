@@ -308,7 +308,7 @@ static void alerts(struct env *e)
     const char *before = world(e);
     RULE(dead, on, 0, "invalid: on is not a kind of alert;");
     RULE(dead, on, ALERT_ON_COUNT, "invalid: on is not a kind of alert;");
-    RULE(dead, queue, SPAN_LITERAL(""), "invalid: queue is empty; * stands for every queue;");
+    RULE(dead, queue, SPAN_LITERAL(""), "invalid: queue is empty; use * for every queue;");
     RULE(dead, queue, BAD_UTF8, "invalid: queue is not valid UTF-8 at byte 1;");
     RULE(dead, queue, WITH_NUL, "invalid: queue has a U+0000 at byte 1;");
     RULE(dead, queue, text_of(e, LIMIT_QUEUE_NAME_BYTES + 1),

@@ -219,7 +219,7 @@ describe('backup and restore', () => {
     const api = new Client(server);
     for (const answer of [await api.get('/v1/backup'), await api.post('/v1/compact')]) {
       assert.deepEqual([answer.status, answer.json.code], [409, 'not_supported']);
-      assert.match(answer.json.detail, /keeps nothing on a disk/);
+      assert.match(answer.json.detail, /stores nothing in files/);
     }
     const refused = await run(['backup', path.join(work, 'memory'), '--server', server.url]);
     assert.equal(refused.code, 1);

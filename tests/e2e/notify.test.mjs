@@ -348,7 +348,7 @@ describe('forbidden addresses', () => {
       await rule('all', { on: 'dead', webhook: { url: 'http://no-such-host.invalid/' } });
       await die(api, freshQueue());
       const found = await until('it failed', async () => (await notices()).find((n) => n.attempts > 0), 60_000);
-      assert.match(found.error, /cannot be looked up/);
+      assert.match(found.error, /cannot be resolved/);
       assert.equal((await api.get('/v1/breakers')).json.breakers[0].failures, 1);
     });
   });

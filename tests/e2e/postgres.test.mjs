@@ -134,7 +134,7 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
   });
   test('wrong URLs', async () => {
     await refused('postgres:nothing://', /needs a \/\/ after the scheme/);
-    await refused('postgres://u:s3cret@h/db?nonsense=1', /not one that libpq understands/);
+    await refused('postgres://u:s3cret@h/db?nonsense=1', /libpq does not accept the URL/);
     await refused(`${base}&schema=No-Name`, /schema in the URL .* must be/);
     await refused(`${base}&durability=perhaps`, /durability .* fsync or relaxed/);
   });
@@ -185,7 +185,7 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
   test('a schema of a newer version', () => refused(url('newer'), /made by a newer version .*\(its version is 99/));
   test('a schema of an earlier draft', () => {
     sql('CREATE SCHEMA draft; CREATE TABLE draft.meta (version int); INSERT INTO draft.meta VALUES (1)');
-    return refused(url('draft'), /made by a draft of Holdfast \(its version is 1, this binary needs 3\); export its jobs/);
+    return refused(url('draft'), /created by a draft of Holdfast \(its version is 1, this binary needs 3\); export its jobs/);
   });
   test('an encoding that cannot hold every text', () => {
     sql("CREATE DATABASE bare ENCODING 'SQL_ASCII' TEMPLATE template0");

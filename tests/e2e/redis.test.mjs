@@ -77,7 +77,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
     await refused(redis, 'redis:nothing://', /needs a \/\/ after the scheme/);
     await refused(redis, 'redis://u:s3cret@127.0.0.1:99999/0', /malformed/);
     await refused(redis, 'redis://u:s3cret@127.0.0.1/zero', /database .* must be a number/);
-    await refused(redis, `${redis.url}?nonsense=s3cret`, /unknown parameter; known are prefix/);
+    await refused(redis, `${redis.url}?nonsense=s3cret`, /unknown parameter; allowed are prefix/);
     await refused(redis, `${redis.url}?durability=perhaps`, /durability .* fsync or relaxed/);
     await refused(redis, `${redis.url}?ca=/x`, /write rediss/);
   });
@@ -133,7 +133,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
   });
   test('a password that is missing', async () => {
     const locked = await startRedis(['requirepass right']);
-    await refused(null, locked.url, /wants a password/);
+    await refused(null, locked.url, /needs a password/);
     const server = await startServer({ backend: locked.url.replace('//', '//:right@') });
     await stopServer(server);
     await locked.kill();

@@ -96,7 +96,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
       [{ every_ms: 999 }, 'every_ms', /1000/],
       [{ every_ms: 5000, timezone: 'UTC' }, 'timezone', /only for a schedule with cron/],
       [{ cron: '* * * * *', batch_size: 4 }, 'batch_size', /only for a schedule with source_queue/],
-      [{ source_queue: 'jobs' }, 'source_queue', /must be another/],
+      [{ source_queue: 'jobs' }, 'source_queue', /must not be the queue that the job goes to/],
       [{ source_queue: 'a', batch_size: 0 }, 'batch_size', /1 to 1000/],
       [{ cron: '* * * * *', misfire: 'never' }, 'misfire', /misfire is never/],
       [{ cron: '* * * * *', cronn: 1 }, 'cronn', /cron/],

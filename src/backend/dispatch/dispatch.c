@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "backend/fanout.h"
 #include "base/check.h"
 #include "base/mem.h"
 
@@ -278,18 +279,13 @@ static void fill_ops(struct dispatch *d)
     d->base.ops = &d->ops;
 }
 
-static void forsaken_cb(void *ctx)
-{
-    (void)ctx;
-}
-
 int backend_open_dispatch(struct backend *inner, const struct backend_config *config,
                           const struct dispatch_config *dispatch, struct backend **ret,
                           struct err_note *note)
 {
     struct dispatch *d = mem_zalloc(sizeof *d);
     if (!d) {
-        backend_close(inner, forsaken_cb, NULL);
+        backend_close(inner, fanout_ignore_closed_cb, NULL);
         return -ERR_NOMEM;
     }
     d->inner = inner;

@@ -105,7 +105,7 @@ static void report_clock(struct local *l)
 {
     bool suspect = engine_clock_suspect(gate_engine(l->gate));
     if (suspect && !l->clock_suspect)
-        log_event(l->config.log, LOG_ERROR, "clock_leapt",
+        log_event(l->config.log, LOG_ERROR, "clock_jumped",
                   LOG_TEXT("effect", "jobs do not expire and history is not pruned"),
                   LOG_TEXT("way_out", "if the clock is right: POST /v1/clock/accept"));
     l->clock_suspect = suspect;

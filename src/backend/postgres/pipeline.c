@@ -54,7 +54,7 @@ void pg_pipeline_wake(struct pg_store *s)
     pg_search_wake(s);
     if (s->sh.closing && !s->sh.first && !s->sh.bulks && !s->next_unit)
         return;
-    if (shared_beat_due(&s->sh))
+    if (shared_heartbeat_due(&s->sh))
         begin_heartbeat(s);
     else if (!pg_gate_watched(s))
         return; /* without the syncer nothing can be confirmed */
@@ -88,7 +88,7 @@ static void begin_heartbeat(struct pg_store *s)
     pg_unit_reset(s->unit);
     s->unit->count = 0;
     work_begin(&s->progress, WORK_HEARTBEAT);
-    shared_beat_begun(&s->sh);
+    shared_heartbeat_begun(&s->sh);
     pg_heartbeat_send(s);
     pg_go(s, heartbeat_cb);
 }

@@ -324,7 +324,7 @@ static int open_others(struct pg_store *s)
     return 0;
 }
 
-static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
+static int open_pipeline(struct pg_store *s, PGconn *pg, struct err_note *note)
 {
     struct conn_config pipeline = conn_config_of(s);
     pipeline.opened = pg_pipeline_opened_cb;
@@ -382,7 +382,7 @@ static int open_store(struct pg_store *s, const struct backend_config *config,
         PQfinish(pg);
         return err;
     }
-    return open_lane(s, pg, note);
+    return open_pipeline(s, pg, note);
 }
 
 int backend_open_postgres(const char *rest, const struct backend_config *config,

@@ -223,12 +223,12 @@ static void fill_bodies(struct pg_store *s)
 static bool may_pipeline(const struct pg_store *s)
 {
     return s->progress.work == WORK_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
-           !s->unit->bulk && !shared_beat_due(&s->sh) && !shared_tick_due(&s->sh) &&
+           !s->unit->bulk && !shared_heartbeat_due(&s->sh) && !shared_tick_due(&s->sh) &&
            pg_gate_watched(s) && pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
 }
 
-/* The next unit is one that had to wait, or is formed from the waiting operations. False: there are
- * none. */
+/* The next unit is one that had to wait, or is formed from the waiting operations. False: no
+ * operation waits. */
 static bool gather_next_unit(struct pg_store *s)
 {
     const struct op *op = shared_front(&s->sh);
@@ -302,7 +302,7 @@ static void work(struct pg_store *s)
     unit_work(s->unit);
     if (u->short_of_numbers) {
         for (size_t i = 0; i < u->name_count; i++)
-            known_forget(&s->sh, u->names[i].name);
+            queue_cache_forget(&s->sh, u->names[i].name);
         pg_give_back(s, true, "its queue is created and deleted repeatedly");
     } else if (u->nomem) {
         pg_give_back(s, false, "out of memory");

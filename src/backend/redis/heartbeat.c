@@ -69,7 +69,7 @@ void rd_heartbeat_begin(struct item *it)
     struct rd_store *s = rd_of_unit(&it->unit);
     struct rargs *a = &it->args;
     char told[64];
-    shared_beat_begun(&s->sh);
+    shared_heartbeat_begun(&s->sh);
     snprintf(told, sizeof told, "%u %.23s", s->sh.config.node,
              s->sh.config.version ? s->sh.config.version : "");
     rd_item_call(it, SCRIPT_HEARTBEAT);

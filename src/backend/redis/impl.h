@@ -188,7 +188,6 @@ void rd_pipeline_handshake(struct rd_store *s); /* again, on the open connection
 bool rd_data_went(struct rd_store *s, const char *stores);
 void rd_pipeline_opened_cb(void *ctx);
 void rd_pipeline_lost_cb(void *ctx, const char *why);
-bool rd_pipeline_has(const struct rd_store *s, enum item_kind kind);
 void rd_args_now(const struct rd_store *s, struct rargs *a);
 
 /* items.c */

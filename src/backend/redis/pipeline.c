@@ -25,7 +25,7 @@ void rd_args_now(const struct rd_store *s, struct rargs *a)
 
 /* --- what to do next --- */
 
-bool rd_pipeline_has(const struct rd_store *s, enum item_kind kind)
+static bool line_has(const struct rd_store *s, enum item_kind kind)
 {
     for (size_t i = 0; i < s->line_count; i++)
         if (s->line[i]->kind == kind)
@@ -37,7 +37,7 @@ bool rd_pipeline_has(const struct rd_store *s, enum item_kind kind)
 static bool bulk_turn(struct rd_store *s)
 {
     s->bulk_turn_last =
-        s->sh.bulks && !rd_pipeline_has(s, ITEM_BULK) && (!s->sh.first || !s->bulk_turn_last);
+        s->sh.bulks && !line_has(s, ITEM_BULK) && (!s->sh.first || !s->bulk_turn_last);
     return s->bulk_turn_last;
 }
 
@@ -46,9 +46,9 @@ static bool choose(struct rd_store *s, enum item_kind *ret)
     const struct op *op = shared_front(&s->sh);
     if (s->sh.closing && !s->sh.first && !s->sh.bulks)
         return false;
-    if (shared_beat_due(&s->sh) && !rd_pipeline_has(s, ITEM_HEARTBEAT))
+    if (shared_heartbeat_due(&s->sh) && !line_has(s, ITEM_HEARTBEAT))
         *ret = ITEM_HEARTBEAT;
-    else if (shared_tick_due(&s->sh) && !rd_pipeline_has(s, ITEM_TICK))
+    else if (shared_tick_due(&s->sh) && !line_has(s, ITEM_TICK))
         *ret = ITEM_TICK;
     else if (bulk_turn(s))
         *ret = ITEM_BULK;
@@ -86,8 +86,8 @@ static bool line_add(struct rd_store *s)
  * lease as the leader. */
 static void heartbeat_first(struct rd_store *s)
 {
-    if (s->line_count == 0 || s->line[0]->stage != STAGE_WAIT || !shared_beat_due(&s->sh) ||
-        rd_pipeline_has(s, ITEM_HEARTBEAT))
+    if (s->line_count == 0 || s->line[0]->stage != STAGE_WAIT || !shared_heartbeat_due(&s->sh) ||
+        line_has(s, ITEM_HEARTBEAT))
         return;
     struct item *it = rd_item_take(s);
     if (!it)
@@ -194,7 +194,7 @@ static void data_lost(struct rd_store *s)
               LOG_INT("stores_found", s->handshake.found.stores),
               LOG_TEXT("note", "the server has lost data: jobs and "
                                "acknowledgements that were confirmed are missing"));
-    knowns_free(&s->sh);
+    queue_cache_free(&s->sh);
     alerts_known_done(&s->sh);
     shared_events_gap(&s->sh); /* the jobs that they describe no longer exist */
     s->stores = 0;

@@ -440,7 +440,7 @@ static void named_cb(void *ctx, redisReply *r)
     }
     if (op_of(it)->kind == OP_PAGE && !q.policy.ranked) {
         answer(it, OUT_INVALID,
-               "the queue is not ranked; set ranked in its policy, or list without an offset");
+               "queue is not ranked; set ranked in its policy, or list without an offset");
         return;
     }
     it->search_queue = q.number;

@@ -141,7 +141,7 @@ static void work(struct item *it)
     unit_work(u);
     if (u->short_of_numbers) {
         for (size_t i = 0; i < u->name_count; i++)
-            known_forget(u->s, u->names[i].name);
+            queue_cache_forget(u->s, u->names[i].name);
         rd_item_again(it);
     } else if (!u->nomem && !it->held && !rd_unit_changed(u) && !rd_quiet_ms(it)) {
         nothing_to_store(it);

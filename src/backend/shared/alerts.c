@@ -33,7 +33,7 @@ void alerts_known_done(struct shared *s)
     arena_init(&s->alerts.arena);
 }
 
-static struct span copy(struct arena *arena, struct span text)
+static struct span span_keep(struct arena *arena, struct span text)
 {
     const char *at = text.len ? arena_copy(arena, text.at, text.len) : NULL;
     return span_of(at, at ? text.len : 0);
@@ -48,14 +48,14 @@ static int target_of(struct arena *arena, struct span url, struct span *ret)
         return 0;
     if (webhook_url_parse(url, &parsed, NULL) != 0)
         return -ERR_CORRUPT;
-    *ret = copy(arena, span_of(target, webhook_target(&parsed, target)));
+    *ret = span_keep(arena, span_of(target, webhook_target(&parsed, target)));
     return ret->len ? 0 : -ERR_NOMEM;
 }
 
 static int rule_read(struct arena *arena, struct span record, struct alert_state *ret)
 {
     struct record rec;
-    struct span bytes = copy(arena, record);
+    struct span bytes = span_keep(arena, record);
     if (!bytes.len)
         return -ERR_NOMEM;
     int err = record_decode(&bytes, &rec);
@@ -186,7 +186,7 @@ static struct span encode(struct unit *u, const struct rec_alert_put *put)
     buf_init(&b);
     struct span text = {NULL, 0};
     if (record_encode(&rec, &b) == 0)
-        text = copy(&u->arena, buf_span(&b));
+        text = span_keep(&u->arena, buf_span(&b));
     u->nomem |= !text.len;
     buf_done(&b);
     return text;
@@ -196,10 +196,10 @@ static void put_rule(struct unit *u, const struct rec_alert_put *rec)
 {
     struct rec_alert_put put = *rec;
     struct walert_put *p = u->alerts.put;
-    put.anew = false; /* the row says how the rule is, not what became of it */
+    put.condition_changed = false; /* the row says how the rule is, not what became of it */
     p->name = put.name;
     p->record = encode(u, &put);
-    p->forget = rec->anew;
+    p->forget = rec->condition_changed;
     p->drop = !put.rule.url.len && alerts_known_find(u->s, put.name);
 }
 

@@ -3,7 +3,7 @@
  *
  * Rules are few and change seldom: each node keeps them all, with the number of their last change.
  * A unit in which something may happen that a rule is about compares that number with the store's,
- * and reads the rules anew when it is another; one that changes rules does so with that number
+ * and reads the rules again when it has changed; one that changes rules does so with that number
  * locked. Notices go into the store with what they tell of. */
 #pragma once
 
@@ -90,7 +90,7 @@ MUST_CHECK int alerts_known_set(struct shared *s, uint64_t version, const struct
 const struct alert_state *alerts_known_find(const struct shared *s, struct span name);
 /* Whether something may happen in this unit that a rule is about. */
 bool unit_may_notify(const struct unit *u);
-/* Whether it is about rules, notices or breakers: loaded in a way of its own. */
+/* Whether the operation is about rules, notices or breakers, which are loaded separately. */
 bool unit_about_alerts(const struct unit *u);
 
 /* --- what was loaded; NULL: no memory --- */

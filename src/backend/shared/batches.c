@@ -90,7 +90,7 @@ static bool fits(const struct unit *u, const struct op *op, struct load *load)
     size_t count = op_enqueues(op, &list);
     for (size_t i = 0; i < count; i++) {
         load->bytes += list[i].payload.len;
-        load->wide += !known_find(u->s, list[i].queue);
+        load->wide += !queue_cache_find(u->s, list[i].queue);
     }
     load->wide += op->kind == OP_TRIGGER; /* it may take a thousand items */
     if (op->kind == OP_CLAIM) /* any of its queues may be the one that has all of them */
@@ -170,8 +170,8 @@ static bool keep(struct unit *u, struct span *s)
     return s->len == 0 || copy;
 }
 
-/* What another operation of the unit brought belongs to whoever asked for that, and is theirs again
- * once that is answered, which may be before this is. */
+/* Texts that another operation of the unit brought belong to its caller, which frees them after
+ * the reply to that operation. This can be before the reply to this one, so they are copied. */
 static bool keep_texts(struct unit *u, struct row *r)
 {
     struct span *texts[] = {&r->payload, &r->result, &r->error, &r->extra.options,
@@ -261,7 +261,7 @@ int shared_init(struct shared *s, const struct backend_ops *table,
     else
         policy_default(&s->limits.policy);
     s->tick_wanted = true;
-    map128_init(&s->known_map);
+    map128_init(&s->queue_cache_map);
     map128_init(&s->rates);
     arena_init(&s->alerts.arena);
     uint64_t seed = config->seed;
@@ -275,8 +275,8 @@ void shared_done(struct shared *s)
     shared_events_free(s);
     shared_watches_free(s);
     shared_bulks_free(s);
-    knowns_free(s);
-    map128_done(&s->known_map);
+    queue_cache_free(s);
+    map128_done(&s->queue_cache_map);
     map128_done(&s->rates);
     arena_done(&s->alerts.arena);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bulk actions: what is asked for, and what a slice does to its jobs. The store keeps the intent
- * and finds the jobs; whoever was asked answers when it is through. */
+/* Bulk actions: the request, and what a slice does to its jobs. The store keeps the request and
+ * finds the jobs; the node that got the request replies when the action has ended. */
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 #include "core/bulk.h"
@@ -115,7 +115,8 @@ void shared_bulk_stored(struct unit *u)
     bulk_free(b);
 }
 
-/* The connection broke, or the backend closes: the intent stays, for whoever comes next. */
+/* The connection broke, or the backend closes. The request stays in the store, and the next leader
+ * continues it. */
 void shared_bulks_answer(struct shared *s)
 {
     for (struct bulk *b = s->bulks; b; b = b->next) {

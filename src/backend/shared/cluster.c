@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signs of life, who leads, and what this node knows of both and of its store. */
+/* Heartbeats, which node leads, and what this node knows of both and of its store. */
 #include "backend/shared/cluster.h"
 
 #include <stdio.h>
@@ -27,10 +27,12 @@ int64_t shared_now(const struct shared *s)
     return given ? given : clock_now(&s->config.clock).mono.ms + s->node.offset_ms;
 }
 
-/* By the clock that nobody can set: ours may leap before the store tells its own again.
+/* Uses the monotonic clock, because the wall clock of this machine may jump before the store sends
+ * its time again.
  *
- * What is heard late makes their clock look slow, never fast: the most of the last while is nearest
- * to the truth, and what we promise for a time is not cut short by an answer that took long. */
+ * A reply that arrives late makes the clock of the store look slow, never fast. Therefore the
+ * largest offset of the recent replies is the best estimate, and a slow reply does not shorten a
+ * time that was promised to a client. */
 void shared_clock_heard(struct shared *s, int64_t theirs)
 {
     struct node_state *n = &s->node;
@@ -51,7 +53,7 @@ int64_t shared_clock_offset(const struct backend *b)
     return shared_now(s) - clock_now(&s->config.clock).wall.ms;
 }
 
-/* --- signs of life --- */
+/* --- heartbeats --- */
 
 static int64_t process_ms(void)
 {
@@ -70,25 +72,26 @@ int64_t shared_silent_ms(const struct shared *s)
 
 /* Often enough that neither the lease nor the patience of others runs out over one that was lost.
  */
-int64_t shared_beat_ms(const struct shared *s)
+int64_t shared_heartbeat_ms(const struct shared *s)
 {
     int64_t ttl = shared_leader_ttl_ms(s), silent = shared_silent_ms(s);
     return (ttl < silent ? ttl : silent) / 5;
 }
 
-bool shared_beat_due(const struct shared *s)
+bool shared_heartbeat_due(const struct shared *s)
 {
     const struct node_state *n = &s->node;
-    if (n->seen_at_ms == 0 || process_ms() - n->seen_at_ms >= shared_beat_ms(s))
+    if (n->seen_at_ms == 0 || process_ms() - n->seen_at_ms >= shared_heartbeat_ms(s))
         return true;
     /* A manual clock may leap over the leader's lease. */
-    return s->config.clock.manual && llabs(shared_now(s) - n->beat_now_ms) >= shared_beat_ms(s);
+    return s->config.clock.manual &&
+           llabs(shared_now(s) - n->heartbeat_now_ms) >= shared_heartbeat_ms(s);
 }
 
-void shared_beat_begun(struct shared *s)
+void shared_heartbeat_begun(struct shared *s)
 {
     s->node.seen_at_ms = process_ms();
-    s->node.beat_now_ms = shared_now(s);
+    s->node.heartbeat_now_ms = shared_now(s);
 }
 
 void shared_node_heard(const struct shared *s, struct backend_node *n, int64_t now, uint32_t holder)
@@ -112,12 +115,12 @@ void shared_cluster_heard(struct shared *s, int64_t now, uint64_t leader_epoch, 
 void shared_warn_of_twin(struct shared *s)
 {
     struct node_state *own = &s->node;
-    if (own->first_beat_ms == 0)
-        own->first_beat_ms = own->cluster.as_of.ms;
+    if (own->first_heartbeat_ms == 0)
+        own->first_heartbeat_ms = own->cluster.as_of.ms;
     for (size_t i = 0; i < own->cluster.node_count && !own->twin_told; i++) {
         const struct backend_node *n = &own->cluster.nodes[i];
         own->twin_told =
-            !n->self && n->number == s->config.node && n->seen_at.ms > own->first_beat_ms;
+            !n->self && n->number == s->config.node && n->seen_at.ms > own->first_heartbeat_ms;
         if (own->twin_told)
             log_event(s->config.log, LOG_WARN, "node_twice", LOG_INT("node", n->number),
                       LOG_INT("epoch", n->epoch),
@@ -180,8 +183,8 @@ void shared_due_heard(struct shared *s, int64_t ms)
 int64_t shared_next_wait(const struct shared *s)
 {
     const struct node_state *n = &s->node;
-    int64_t wait = n->leader ? TICK_IDLE_MS : POLL_MS, beat = shared_beat_ms(s);
-    wait = beat < wait ? beat : wait;
+    int64_t wait = n->leader ? TICK_IDLE_MS : POLL_MS, heartbeat = shared_heartbeat_ms(s);
+    wait = heartbeat < wait ? heartbeat : wait;
     if (n->leader && n->next_due_ms && !s->config.clock.manual) {
         int64_t due = n->next_due_ms - shared_now(s);
         wait = due < 1 ? 1 : due < wait ? due : wait;

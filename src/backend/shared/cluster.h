@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node knows of the others, of who leads and of the store's clock: as of its last sign of
- * life. All times are the store's: a node whose clock is wrong must neither take the lease from one
- * that has it nor look dead. */
+/* What a node knew, at its last heartbeat, of the other nodes, of the leader and of the clock of
+ * the store. All times are those of the store: a node with a wrong clock must neither take the
+ * lease from the node that has it nor appear to be dead. */
 #pragma once
 
 #include "backend/backend.h"
 
-#define TICK_IDLE_MS 500 /* the leader looks at least so often: a word may have been lost */
-#define POLL_MS 1000     /* watchers are woken so often where nobody may have told */
+#define TICK_IDLE_MS 500 /* the leader looks at least this often: a notification may be lost */
+#define POLL_MS 1000     /* watchers are woken this often where notifications may be missing */
 
 struct shared;
 
 struct node_state {
     struct backend_cluster cluster; /* without its connections */
     unsigned others;                /* other nodes that live */
-    int64_t beat_now_ms;            /* the store's time of the last sign of life … */
-    int64_t seen_at_ms;             /* … and the process's; 0 = there was none */
-    int64_t first_beat_ms;          /* as_of of the first; 0 = none yet */
+    int64_t heartbeat_now_ms;       /* the store's time of the last heartbeat … */
+    int64_t seen_at_ms;             /* … and the process's; 0 = none yet */
+    int64_t first_heartbeat_ms;     /* as_of of the first; 0 = none yet */
     int64_t offset_ms;              /* the store's clock minus our monotonic one … */
     int64_t offset_at_ms;           /* … as heard then; 0 = not yet from this connection */
     bool twin_told;                 /* the log knows of another node with our number */
@@ -28,18 +28,19 @@ struct node_state {
 
 /* --- time --- */
 
-int64_t shared_manual_now(const struct shared *s); /* 0 = the clock is nobody's to set */
+int64_t shared_manual_now(const struct shared *s); /* 0 = the clock cannot be set */
 int64_t shared_now(const struct shared *s);        /* of the store */
 void shared_clock_heard(struct shared *s, int64_t theirs);
 int64_t shared_clock_offset(const struct backend *b);
 
-/* --- signs of life --- */
+/* --- heartbeats --- */
 
 int64_t shared_leader_ttl_ms(const struct shared *s);
-int64_t shared_silent_ms(const struct shared *s); /* a node so long silent is taken for dead */
-int64_t shared_beat_ms(const struct shared *s);   /* how often a sign is given */
-bool shared_beat_due(const struct shared *s);
-void shared_beat_begun(struct shared *s);
+int64_t
+shared_silent_ms(const struct shared *s); /* a node that is silent for this long counts as dead */
+int64_t shared_heartbeat_ms(const struct shared *s); /* between two heartbeats */
+bool shared_heartbeat_due(const struct shared *s);
+void shared_heartbeat_begun(struct shared *s);
 /* Its epoch, number and seen_at are there; the rest follows from them. */
 void shared_node_heard(const struct shared *s, struct backend_node *n, int64_t now,
                        uint32_t holder);
@@ -49,7 +50,7 @@ void shared_warn_of_twin(struct shared *s); /* the nodes are known */
 
 /* --- who leads --- */
 
-void shared_leader_take(struct shared *s, int64_t epoch); /* 0 = another node leads, or nobody */
+void shared_leader_take(struct shared *s, int64_t epoch); /* 0 = another node leads, or none does */
 void shared_leader_lost(struct shared *s, bool overtaken);
 bool shared_tick_due(const struct shared *s);
 void shared_due_heard(struct shared *s, int64_t ms); /* something is due then; 0 = nothing */
@@ -59,7 +60,7 @@ int64_t shared_next_wait(const struct shared *s);    /* until there is something
 
 void shared_store_lost(struct shared *s, const char *why); /* empty: nothing new is known */
 /* How the server is reached; logged when it is new. An address is LINK_LOCAL by
- * shared_host_local. sslmode: "" where there is none. */
+ * shared_host_local. sslmode: "" = not set. */
 void shared_link_heard(struct shared *s, enum backend_link link, const char *sslmode);
 /* A Unix socket, "localhost" or a loopback address. */
 bool shared_host_local(const char *host);

@@ -13,8 +13,9 @@ static struct idem *idem_find(const struct unit *u, struct hash128 key)
     return k;
 }
 
-bool unit_idempotency_find(const struct unit *u, struct hash128 key, struct idempotency_state *ret)
+bool unit_idempotency_find(struct ops *o, struct hash128 key, struct idempotency_state *ret)
 {
+    const struct unit *u = unit_of(o);
     const struct idem *k = idem_find(u, key);
     if (!k || k->expires_at.ms <= u->now.ms)
         return false;
@@ -26,16 +27,18 @@ bool unit_idempotency_find(const struct unit *u, struct hash128 key, struct idem
     return true;
 }
 
-enum outcome unit_idempotency_room(const struct unit *u, struct hash128 key, size_t ahead)
+enum outcome unit_idempotency_room(struct ops *o, struct hash128 key, size_t ahead)
 {
+    const struct unit *u = unit_of(o);
     uint64_t max = u->s->config.keys_max ? u->s->config.keys_max : DEFAULT_KEYS_MAX;
     uint64_t used = u->keys + (uint64_t)u->key_adds + ahead - (idem_find(u, key) != NULL);
     return used < max ? OUT_OK : OUT_KEYS_FULL;
 }
 
-void unit_idempotency_keep(struct unit *u, struct hash128 key, uint64_t fingerprint,
+void unit_idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
                            const struct job *j)
 {
+    struct unit *u = unit_of(o);
     struct idem *k = idem_find(u, key);
     bool replaces = k != NULL;
     if (!k) {
@@ -60,8 +63,9 @@ void unit_idempotency_keep(struct unit *u, struct hash128 key, uint64_t fingerpr
 
 #define RATES_MAX 100000 /* beyond it all are forgotten, which gives each key one more burst */
 
-int64_t unit_rate_full_us(const struct unit *u, const struct rate_share *share)
+int64_t unit_rate_full_us(struct ops *o, const struct rate_share *share)
 {
+    const struct unit *u = unit_of(o);
     int64_t full = (int64_t)map128_get(&u->s->rates, share->key);
     full = rate_full_us(full, u->rate_now_us, share->window_us);
     for (const struct rate_taken *t = u->rates; t; t = t->next)
@@ -69,8 +73,9 @@ int64_t unit_rate_full_us(const struct unit *u, const struct rate_share *share)
     return full;
 }
 
-void unit_rate_take(struct unit *u, const struct rate_share *share)
+void unit_rate_take(struct ops *o, const struct rate_share *share)
 {
+    struct unit *u = unit_of(o);
     struct rate_taken *t = unit_alloc(u, sizeof *t);
     if (!t)
         return;
@@ -162,7 +167,7 @@ struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p)
     u->live += !enqueue_comes_ended(want);
     if (!want->moved) /* else it did not happen here */
         unit_tell(u, EVENT_ENQUEUED, r);
-    struct known *k = known_find(u->s, q->name);
+    struct cached_queue *k = queue_cache_find(u->s, q->name);
     if (k)
         k->live += (STATE_BIT(r->job.state) & STATES_LIVE) != 0;
     return r;

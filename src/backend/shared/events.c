@@ -127,7 +127,8 @@ void shared_events_cancel(struct shared *s, const char *text)
     told_push(s, &h);
 }
 
-/* A number that nothing has: whoever had seen all before it finds that it missed something. */
+/* Leaves out one number: clients that have seen all events before it notice that they missed
+ * something. */
 void shared_events_gap(struct shared *s)
 {
     s->event_floor = ++s->event_last + 1;

@@ -88,7 +88,7 @@ static bool may_kill(const struct op *op)
     return op->kind == OP_FAIL || op->kind == OP_RELEASE;
 }
 
-/* Whoever guesses its sequence can end a job that is enqueued and claimed in this very unit. */
+/* A client that guesses the sequence can end a job that this unit enqueues and claims. */
 static size_t keys_of_fresh(struct unit *u)
 {
     const struct op_enqueue *list;
@@ -142,8 +142,9 @@ size_t unit_keys_of_rows(struct unit *u, bool every)
 
 /* --- changes --- */
 
-uint64_t unit_kv_version(struct unit *u)
+uint64_t unit_kv_version(struct ops *o)
 {
+    struct unit *u = unit_of(o);
     CHECK(u->version_next < u->version_count);
     return u->versions[u->version_next++];
 }
@@ -158,7 +159,7 @@ static void count(struct unit *u, const struct wkey *k, int sign)
     u->kv_byte_adds += sign * (int64_t)(k->key.len + k->bytes);
 }
 
-static void key_set(struct unit *u, struct wkey *k, const struct wkey *to)
+static void key_change(struct unit *u, struct wkey *k, const struct wkey *to)
 {
     count(u, k, -1);
     k->there = k->changed = true;
@@ -188,14 +189,15 @@ static void key_delete(struct unit *u, struct wkey *k, uint64_t version)
     unit_tell_key(u, EVENT_KV_DELETED, k->key, version);
 }
 
-/* The limits do not hold here: nobody is left who could be told. */
+/* The limits do not apply here: no client is left that could get the refusal. */
 void unit_leave_payload(struct unit *u, struct row *r)
 {
     struct span rest = r->extra.undelivered, key;
     if (rest.len == 0)
         return;
-    struct wkey to = {
-        .version = unit_kv_version(u), .kind = r->job.payload_kind, .bytes = r->job.payload_bytes};
+    struct wkey to = {.version = unit_kv_version(unit_ops(u)),
+                      .kind = r->job.payload_kind,
+                      .bytes = r->job.payload_bytes};
     if (r->has_payload)
         to.value = r->payload;
     else
@@ -203,42 +205,45 @@ void unit_leave_payload(struct unit *u, struct row *r)
     while (next_key(&rest, &key)) {
         struct wkey *k = unit_key(u, key);
         CHECK(k);
-        key_set(u, k, &to);
+        key_change(u, k, &to);
     }
 }
 
 /* --- commits --- */
 
-static struct wkey *key_of(const struct unit *u, struct span key)
+static struct wkey *loaded_key(const struct unit *u, struct span key)
 {
     struct wkey *k = unit_key(u, key);
     CHECK(k); /* unit_keys_of_commits had it loaded */
     return k;
 }
 
-struct kv_state unit_kv_find(const struct unit *u, struct span key)
+struct kv_state unit_kv_find(struct ops *o, struct span key)
 {
-    const struct wkey *k = key_of(u, key);
+    const struct unit *u = unit_of(o);
+    const struct wkey *k = loaded_key(u, key);
     return (struct kv_state){.stored = k->changed ? k->there : k->stored,
                              .bytes = k->bytes,
                              .version = is_seen(u, k) ? k->version : 0};
 }
 
-void unit_kv_set(struct unit *u, const struct kv_set *set, uint64_t version)
+void unit_kv_set(struct ops *o, const struct kv_set *set, uint64_t version)
 {
+    struct unit *u = unit_of(o);
     struct wkey to = {.version = version,
                       .expires_at = set->expires_at,
                       .kind = set->kind,
                       .bytes = (uint32_t)set->value.len,
                       .value = set->value};
-    key_set(u, key_of(u, set->key), &to);
+    key_change(u, loaded_key(u, set->key), &to);
 }
 
-uint32_t unit_kv_delete(struct unit *u, const struct span *keys, uint32_t count, uint64_t version)
+uint32_t unit_kv_delete(struct ops *o, const struct span *keys, uint32_t count, uint64_t version)
 {
+    struct unit *u = unit_of(o);
     uint32_t deleted = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct wkey *k = key_of(u, keys[i]);
+        struct wkey *k = loaded_key(u, keys[i]);
         if (!(k->changed ? k->there : k->stored))
             continue;
         key_delete(u, k, version);

@@ -18,7 +18,7 @@ static struct span keep(struct unit *u, struct span text)
     return span_of(at, at ? text.len : 0);
 }
 
-/* The rule's name is copied: this node may read the rules anew before the unit is over. */
+/* The name of the rule is copied: this node may read the rules again before the unit ends. */
 void unit_notice_new(struct ops *o, struct rec_notice_new *n)
 {
     struct unit *u = unit_of(o);
@@ -127,7 +127,7 @@ bool unit_breaker_commit(struct ops *o, const struct record *rec)
 
 /* --- delivery --- */
 
-static struct wnotice *notice_from(const struct notice_entry *n)
+static struct wnotice *wnotice_of(const struct notice_entry *n)
 {
     return (struct wnotice *)(uintptr_t)n;
 }
@@ -147,7 +147,7 @@ const struct alert_state *unit_notice_alert(const struct ops *o, const struct no
 
 bool unit_notice_commit(struct ops *o, struct notice_entry *n, const struct record *rec)
 {
-    struct wnotice *w = notice_from(n);
+    struct wnotice *w = wnotice_of(n);
     if (rec->kind == REC_NOTICE_GONE) {
         w->gone = true;
     } else {
@@ -186,7 +186,7 @@ struct notice_entry *unit_notice_due(struct ops *o)
 
 void unit_notice_look(struct ops *o, struct notice_entry *n, int64_t at_ms, bool given_out)
 {
-    struct wnotice *w = notice_from(n);
+    struct wnotice *w = wnotice_of(n);
     w->look_ms = at_ms;
     w->held = given_out;
     w->changed = true;

@@ -13,10 +13,10 @@ bool unit_queue_room(const struct unit *u, size_t ahead, bool implied)
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy)
 {
     if (u->number_next >= u->number_count) {
-        u->short_of_numbers = true; /* it was known when the unit began, and went: begin anew */
+        u->short_of_numbers = true; /* it was known when the unit began, and is gone: begin again */
         return NULL;
     }
-    /* Claims and events tell it when whoever made the queue has long been answered. */
+    /* Claims and events need the name after the request that created the queue has ended. */
     const char *copy = arena_copy(&u->arena, name.at, name.len);
     u->nomem |= !copy;
     struct wqueue *q =
@@ -27,7 +27,7 @@ struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct qu
     q->created_at = q->updated_at = u->now;
     q->put = q->counted = true;
     u->records++;
-    known_learn(u->s, q);
+    queue_cache_learn(u->s, q);
     unit_tell_queue(u, EVENT_QUEUE_CREATED, q, 0);
     return q;
 }
@@ -115,7 +115,7 @@ bool unit_queue_put(struct ops *o, const struct queue_state *state, struct rec_q
     q->wake = !unit_queue_paused(u, q);
     u->records++;
     u->s->trim_wanted = true;
-    known_learn(u->s, q);
+    queue_cache_learn(u->s, q);
     unit_depth(u, q);
     return true;
 }
@@ -144,7 +144,7 @@ bool unit_queue_commit(struct ops *o, const struct queue_state *state, const str
     } else {
         uncount(q, STATES_ALL);
         q->gone = q->ended = true;
-        known_forget(u->s, q->name);
+        queue_cache_forget(u->s, q->name);
         unit_tell_queue(u, EVENT_QUEUE_DELETED, q, count);
     }
     u->records++;
@@ -154,5 +154,5 @@ bool unit_queue_commit(struct ops *o, const struct queue_state *state, const str
 
 void work_accept_clock(struct unit *u, struct turn *t)
 {
-    (void)u, (void)t; /* the store's clock is nobody's to suspect */
+    (void)u, (void)t; /* the clock of the store is never suspect */
 }

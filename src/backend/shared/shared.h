@@ -7,7 +7,7 @@
  * memory; then the store writes what has changed. unit.h explains a unit.
  *
  *   batches.c   operations that were submitted, in their order, and which of them form a unit
- *   wants.c     what a unit must load
+ *   load_plan.c   what a unit must load
  *   unit.c, unit_rows.c    the memory of a unit, and what a record does to a job in it
  *   state.c     the loaded rows as the state on which the operations of src/ops work
  *   enqueue.c, queues.c, bulks.c, kv.c, schedules.c, alerts.c, notices.c
@@ -15,7 +15,7 @@
  *   fire.c      firings before anything is loaded
  *   cluster.c   heartbeats, the leader, the store's clock
  *   views.c     what is shown of jobs and queues
- *   known.c     what this node remembers of queues between units
+ *   queue_cache.c   what this node remembers of queues between units
  *   events.c, watches.c    events and the clients that wait for them */
 #pragma once
 
@@ -50,7 +50,7 @@ struct batch {
 };
 
 /* What is remembered of a queue between units: hints, never truth. */
-struct known {
+struct cached_queue {
     bool there;
     uint32_t number;
     bool deep; /* warn_depth was reached */
@@ -102,9 +102,9 @@ struct shared {
     void *news_ctx;
     struct settles settles;
 
-    struct known *knowns;
-    size_t known_count, known_room;
-    struct map128 known_map;
+    struct cached_queue *queue_cache;
+    size_t queue_cache_count, queue_cache_room;
+    struct map128 queue_cache_map;
     struct map128 rates; /* by key: when its bucket is full, µs */
     struct alerts_known alerts;
     struct backend_figures figures;
@@ -152,7 +152,7 @@ void unit_fill_bodies(struct unit *u); /* into the views of claims, from rows th
 /* It is committed: the node's figures say so. began_ns: when it began. */
 void unit_count_commit(struct unit *u, uint64_t began_ns);
 
-/* wants.c */
+/* load_plan.c */
 uint64_t op_seq(const struct op *op);     /* of the job it names; 0 = none */
 bool op_about_lease(const struct op *op); /* speaks of a job by its lease's token */
 bool op_revives(const struct op *op);     /* may make a job hold a key that it had let go */
@@ -160,20 +160,20 @@ bool op_revives(const struct op *op);     /* may make a job hold a key that it h
  * they need. Firings are prepared. */
 void unit_ask(struct unit *u);
 
-/* known.c */
-struct known *known_find(struct shared *s, struct span name);
-void known_learn(struct shared *s, const struct wqueue *q);
-void known_forget(struct shared *s, struct span name);
-void knowns_free(struct shared *s);
+/* queue_cache.c */
+struct cached_queue *queue_cache_find(struct shared *s, struct span name);
+void queue_cache_learn(struct shared *s, const struct wqueue *q);
+void queue_cache_forget(struct shared *s, struct span name);
+void queue_cache_free(struct shared *s);
 
 /* enqueue.c: what the state of a unit (state.c) does for enqueues and commits of keys */
-bool unit_idempotency_find(const struct unit *u, struct hash128 key, struct idempotency_state *ret);
-enum outcome unit_idempotency_room(const struct unit *u, struct hash128 key, size_t ahead);
-void unit_idempotency_keep(struct unit *u, struct hash128 key, uint64_t fingerprint,
+bool unit_idempotency_find(struct ops *o, struct hash128 key, struct idempotency_state *ret);
+enum outcome unit_idempotency_room(struct ops *o, struct hash128 key, size_t ahead);
+void unit_idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
                            const struct job *j);
 struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p); /* NULL = no memory */
-int64_t unit_rate_full_us(const struct unit *u, const struct rate_share *share);
-void unit_rate_take(struct unit *u, const struct rate_share *share);
+int64_t unit_rate_full_us(struct ops *o, const struct rate_share *share);
+void unit_rate_take(struct ops *o, const struct rate_share *share);
 
 /* The operations: each answers its turn. */
 typedef void (*work_fn)(struct unit *u, struct turn *t);
@@ -189,8 +189,8 @@ void shared_bulk_forget(struct unit *u); /* what the unit was to begin */
 MUST_CHECK int shared_bulk_work(struct unit *u, struct bulk *b, size_t slice, bool last);
 /* The slice of the first is committed; when it was the last, the unit's only turn answers. */
 void shared_bulk_stored(struct unit *u);
-/* Whoever was asked hears that nobody knows: the intent stays, and is done by whoever comes next.
- */
+/* Replies "unknown" to the requests that wait for a bulk action: it stays in the store, and the
+ * next leader continues it. */
 void shared_bulks_answer(struct shared *s);
 void shared_bulks_free(struct shared *s);
 
@@ -211,7 +211,7 @@ void unit_view_attempts(struct unit *u, const struct row *row, attempt_read_fn r
 bool peek_state_known(const struct op_peek *want);
 uint32_t peek_limit(const struct op_peek *want);
 bool turn_peek_allowed(struct turn *t, bool queue_there); /* false: it was refused */
-/* oldest_ms: since when its oldest ready job is ready; 0 = there is none. */
+/* oldest_ms: since when its oldest ready job is ready; 0 = it has none. */
 void wqueue_view(const struct wqueue *q, struct wall_time now, int64_t oldest_ms, int64_t due_ms,
                  struct queue_view *ret);
 

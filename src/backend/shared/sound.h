@@ -16,5 +16,5 @@ int64_t sound_time(int64_t ms);   /* 0 … LIMIT_WALL_MS */
 int64_t sound_sum(int64_t n);     /* may be below zero; sums of several cannot overflow */
 uint64_t sound_count(int64_t n);  /* not below zero */
 uint64_t sound_seq(uint64_t seq); /* 0, as of no job, where it is beyond LIMIT_SEQ */
-/* One of an enum's, which has so many; 0 instead of any other. */
+/* The value of an enum with this many members; 0 if it is out of range. */
 uint8_t sound_kind(int64_t value, unsigned count);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A unit's loaded rows as the state on which the operations of src/ops work (struct ops_store).
  *
- * Everything that the operations of a unit can ask for has been loaded before (wants.c). Memory is
- * not reserved: when there is none, the unit is marked (nomem) and nothing of it is stored. */
+ * Everything that the operations of a unit can ask for has been loaded before (load_plan.c). Memory
+ * is not reserved: when memory is short, the unit is marked (nomem) and nothing of it is stored. */
 #include "backend/shared/shared.h"
 #include "base/check.h"
 
@@ -11,7 +11,7 @@ static struct row *row_of(const struct job *j)
     return (struct row *)(uintptr_t)j;
 }
 
-static struct queue_state *state_of(struct wqueue *q)
+static struct queue_state *wqueue_state(struct wqueue *q)
 {
     return (struct queue_state *)q;
 }
@@ -23,7 +23,7 @@ static struct job *job_find(struct ops *o, struct job_ref ref, const struct queu
     struct row *r = unit_find(unit_of(o), ref);
     if (!r)
         return NULL;
-    *ret_queue = state_of(r->q);
+    *ret_queue = wqueue_state(r->q);
     return &r->job;
 }
 
@@ -35,10 +35,10 @@ static bool seq_issued(const struct ops *o, uint64_t seq)
 static const struct queue_state *job_queue(const struct ops *o, const struct job *j)
 {
     (void)o;
-    return state_of(row_of(j)->q);
+    return wqueue_state(row_of(j)->q);
 }
 
-static bool queue_name(struct ops *o, const struct queue_state *q, struct span *ret)
+static bool wqueue_name(struct ops *o, const struct queue_state *q, struct span *ret)
 {
     (void)o;
     *ret = queue_from(q)->name;
@@ -52,7 +52,7 @@ static void job_rules(const struct ops *o, const struct job *j, struct job_optio
     unit_row_rules(row_of(j), room, ret);
 }
 
-static struct job *key_rival(struct ops *o, const struct job *j)
+static struct job *row_key_rival(struct ops *o, const struct job *j)
 {
     const struct row *r = row_of(j);
     struct row *holder =
@@ -170,7 +170,7 @@ static bool has_more(struct unit *u, const struct wqueue *q)
 
 static const struct queue_state *queue_find(struct ops *o, struct span name)
 {
-    return state_of(unit_queue_named(unit_of(o), name));
+    return wqueue_state(unit_queue_named(unit_of(o), name));
 }
 
 static uint64_t ready_count(const struct ops *o, const struct queue_state *q)
@@ -245,7 +245,7 @@ static struct job *key_holder(struct ops *o, struct queue_state *q, struct span 
 static uint64_t queue_live(struct ops *o, const struct queue_state *state)
 {
     const struct wqueue *q = queue_from(state);
-    const struct known *k = known_find(unit_of(o)->s, q->name);
+    const struct cached_queue *k = queue_cache_find(unit_of(o)->s, q->name);
     return q->counted || !k ? unit_queue_live(q) : k->live;
 }
 
@@ -261,23 +261,7 @@ static bool queue_room(struct ops *o, size_t ahead, bool implied)
 
 static struct queue_state *queue_create(struct ops *o, struct span name)
 {
-    return state_of(unit_queue_make(unit_of(o), name, &o->limits->policy));
-}
-
-static bool idempotency_find(struct ops *o, struct hash128 key, struct idempotency_state *ret)
-{
-    return unit_idempotency_find(unit_of(o), key, ret);
-}
-
-static enum outcome idempotency_room(struct ops *o, struct hash128 key, size_t ahead)
-{
-    return unit_idempotency_room(unit_of(o), key, ahead);
-}
-
-static void idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
-                             const struct job *j)
-{
-    unit_idempotency_keep(unit_of(o), key, fingerprint, j);
+    return wqueue_state(unit_queue_make(unit_of(o), name, &o->limits->policy));
 }
 
 static enum outcome seq_room(struct ops *o, const struct op_enqueue *want, size_t ahead,
@@ -285,16 +269,6 @@ static enum outcome seq_room(struct ops *o, const struct op_enqueue *want, size_
 {
     (void)o, (void)want, (void)ahead, (void)note;
     return OUT_OK;
-}
-
-static int64_t rate_full(struct ops *o, const struct rate_share *share)
-{
-    return unit_rate_full_us(unit_of(o), share);
-}
-
-static void rate_take(struct ops *o, const struct rate_share *share)
-{
-    unit_rate_take(unit_of(o), share);
 }
 
 static bool enqueues_ready(struct ops *o, const struct enqueue_plan *plans, size_t count,
@@ -312,11 +286,6 @@ static struct job *job_create(struct ops *o, struct enqueue_plan *p)
 
 /* --- keys of the key-value store --- */
 
-static struct kv_state kv_find(struct ops *o, struct span key)
-{
-    return unit_kv_find(unit_of(o), key);
-}
-
 static struct kv_usage kv_used(struct ops *o)
 {
     const struct unit *u = unit_of(o);
@@ -324,24 +293,9 @@ static struct kv_usage kv_used(struct ops *o)
                              u->kv_bytes + (uint64_t)u->kv_byte_adds};
 }
 
-static uint64_t kv_version(struct ops *o)
-{
-    return unit_kv_version(unit_of(o));
-}
-
-static void kv_set(struct ops *o, const struct kv_set *set, uint64_t version)
-{
-    unit_kv_set(unit_of(o), set, version);
-}
-
-static uint32_t kv_delete(struct ops *o, const struct span *keys, uint32_t count, uint64_t version)
-{
-    return unit_kv_delete(unit_of(o), keys, count, version);
-}
-
 /* --- schedules --- */
 
-static struct wschedule *schedule_from(const struct schedule_base *s)
+static struct wschedule *wschedule_of(const struct schedule_base *s)
 {
     return (struct wschedule *)(uintptr_t)s;
 }
@@ -355,8 +309,8 @@ static void schedule_names(struct ops *o, const struct schedule_base *s, struct 
                            struct span *ret_owner)
 {
     (void)o;
-    *ret_name = schedule_from(s)->name;
-    *ret_owner = schedule_from(s)->owner;
+    *ret_name = wschedule_of(s)->name;
+    *ret_owner = wschedule_of(s)->owner;
 }
 
 static uint64_t schedule_count(const struct ops *o)
@@ -381,7 +335,7 @@ static bool schedule_flows(struct ops *o, struct span but, const struct schedule
 static void schedule_read(const struct ops *o, const struct schedule_base *base,
                           struct rec_schedule_put *ret)
 {
-    const struct wschedule *s = schedule_from(base);
+    const struct wschedule *s = wschedule_of(base);
     (void)o;
     *ret = (struct rec_schedule_put){
         .schedule = s->number,
@@ -401,26 +355,26 @@ static struct schedule_base *schedule_put(struct ops *o, struct schedule_base *s
                                           const struct rec_schedule_put *put,
                                           const struct schedule_spec *spec)
 {
-    return (struct schedule_base *)unit_schedule_put(unit_of(o), s ? schedule_from(s) : NULL, put,
+    return (struct schedule_base *)unit_schedule_put(unit_of(o), s ? wschedule_of(s) : NULL, put,
                                                      spec);
 }
 
 static bool schedule_delete(struct ops *o, struct schedule_base *s)
 {
-    schedule_from(s)->gone = true;
+    wschedule_of(s)->gone = true;
     unit_of(o)->records++;
     return true;
 }
 
 static bool schedule_last_live(struct ops *o, const struct schedule_base *s)
 {
-    return unit_schedule_view(unit_of(o), schedule_from(s)).last_live;
+    return unit_schedule_view(unit_of(o), wschedule_of(s)).last_live;
 }
 
 static void schedule_shown(struct ops *o, const struct schedule_base *s, struct reply *r)
 {
     (void)r;
-    unit_schedule_show(unit_of(o), schedule_from(s), unit_of(o)->turn);
+    unit_schedule_show(unit_of(o), wschedule_of(s), unit_of(o)->turn);
 }
 
 static bool schedule_prepare(struct ops *o, const struct record *rec)
@@ -433,7 +387,7 @@ static void schedule_step(struct ops *o, struct schedule_base *base, const struc
                           const struct job *job)
 {
     struct unit *u = unit_of(o);
-    struct wschedule *s = schedule_from(base);
+    struct wschedule *s = wschedule_of(base);
     s->state = rec->schedule_state.state;
     s->moved = true;
     u->records++;
@@ -499,7 +453,7 @@ static void job_commit(struct ops *o, struct job *j, const struct record *rec)
     unit_row_take(unit_of(o), row_of(j), rec);
 }
 
-static bool job_remove(struct ops *o, struct job *j)
+static bool row_remove(struct ops *o, struct job *j)
 {
     unit_row_remove(unit_of(o), row_of(j));
     return true;
@@ -536,9 +490,9 @@ const struct ops_store unit_ops_store = {
     .job_find = job_find,
     .seq_issued = seq_issued,
     .job_queue = job_queue,
-    .queue_name = queue_name,
+    .queue_name = wqueue_name,
     .job_rules = job_rules,
-    .key_rival = key_rival,
+    .key_rival = row_key_rival,
     .queue_count = unit_queue_count,
     .queue_read = unit_queue_read,
     .scope_waits = unit_scope_waits,
@@ -585,19 +539,19 @@ const struct ops_store unit_ops_store = {
     .live = live,
     .queue_room = queue_room,
     .queue_create = queue_create,
-    .idempotency_find = idempotency_find,
-    .idempotency_room = idempotency_room,
-    .idempotency_keep = idempotency_keep,
+    .idempotency_find = unit_idempotency_find,
+    .idempotency_room = unit_idempotency_room,
+    .idempotency_keep = unit_idempotency_keep,
     .seq_room = seq_room,
-    .rate_full_us = rate_full,
-    .rate_take = rate_take,
+    .rate_full_us = unit_rate_full_us,
+    .rate_take = unit_rate_take,
     .enqueues_prepare = enqueues_ready,
     .job_create = job_create,
-    .kv_find = kv_find,
+    .kv_find = unit_kv_find,
     .kv_used = kv_used,
-    .kv_version = kv_version,
-    .kv_set = kv_set,
-    .kv_delete = kv_delete,
+    .kv_version = unit_kv_version,
+    .kv_set = unit_kv_set,
+    .kv_delete = unit_kv_delete,
     .schedule_find = schedule_find,
     .schedule_names = schedule_names,
     .schedule_count = schedule_count,
@@ -618,5 +572,5 @@ const struct ops_store unit_ops_store = {
     .items_link = items_link,
     .prepare = job_prepare,
     .commit = job_commit,
-    .remove = job_remove,
+    .remove = row_remove,
 };

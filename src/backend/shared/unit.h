@@ -3,11 +3,11 @@
  *
  * The way of a unit:
  *   load    by the store: the time, queues, the jobs that are named, the jobs that claims may get
- *           (which nobody else can get meanwhile), holders of unique keys, idempotency keys
+ *           (which no other node can claim meanwhile), holders of unique keys, idempotency keys
  *   work    the operations in their order, in memory, by the rules of core; nothing is sent
  *   store   by the store: what has changed, all of it or nothing
  * A conflict with another node (a key that was taken meanwhile, a deadlock) undoes it, and it
- * begins anew, with the same operations; nobody has heard of it yet.
+ * begins again with the same operations; no client has had a reply yet.
  *
  * Everything a unit allocates is in its arena; spans point there, into what the store's answers
  * hold until the unit is over, or into the operations. */
@@ -45,7 +45,7 @@ struct wqueue {
     int64_t sums[SUM_COUNT]; /* before the unit; columns of total */
     int64_t adds[SUM_COUNT]; /* by the unit */
     struct heap ready;       /* rows that a claim may take; stale entries are passed over */
-    uint32_t ready_loaded;   /* so many were in it first */
+    uint32_t ready_loaded;   /* how many were in it at first */
     struct span packed;      /* the store's own form of it, as it was loaded; empty = none */
 };
 
@@ -149,7 +149,7 @@ struct idem {
 struct wkey {
     struct span key;
     bool stored;           /* the store has it, be it expired … */
-    uint32_t stored_bytes; /* … with so many bytes of value */
+    uint32_t stored_bytes; /* … with a value of this many bytes */
     bool there;            /* it is seen: neither deleted nor expired */
     bool changed;          /* to be written, or, if it is not there, deleted */
     uint64_t version;
@@ -190,7 +190,7 @@ struct unit {
     size_t name_count, name_room;
     struct map128 name_map; /* by name: index + 1, of names and of queues */
     bool alone;             /* its queues are locked against everybody */
-    bool short_of_numbers;  /* a queue that was known is not there: to be begun anew */
+    bool short_of_numbers;  /* a known queue does not exist any more: begin again */
     /* jobs that share a unique key, for a scope that is widened; how many but for the first */
     struct job_view *sharers;
     uint32_t sharer_count;
@@ -366,11 +366,12 @@ size_t unit_keys_of_commits(struct unit *u);
  * die, else those that an operation of the unit may kill. */
 size_t unit_keys_of_rows(struct unit *u, bool every);
 void unit_leave_payload(struct unit *u, struct row *r); /* it has just died */
-uint64_t unit_kv_version(struct unit *u);               /* for the changes of one commit */
-struct kv_state unit_kv_find(const struct unit *u, struct span key);
-void unit_kv_set(struct unit *u, const struct kv_set *set, uint64_t version);
-uint32_t unit_kv_delete(struct unit *u, const struct span *keys, uint32_t count, uint64_t version);
+/* As struct ops_store says. */
+uint64_t unit_kv_version(struct ops *o);
+struct kv_state unit_kv_find(struct ops *o, struct span key);
+void unit_kv_set(struct ops *o, const struct kv_set *set, uint64_t version);
+uint32_t unit_kv_delete(struct ops *o, const struct span *keys, uint32_t count, uint64_t version);
 void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t version);
-/* Keys fall into so many buckets, by which a store locks them: also those that are not there. */
+/* Keys are locked by bucket, so that keys that do not exist can be locked, too. */
 #define KEY_BUCKETS 64u
 uint32_t unit_key_bucket(const struct unit *u, struct span key);

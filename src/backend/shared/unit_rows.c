@@ -136,7 +136,7 @@ void unit_tell(struct unit *u, uint8_t kind, const struct row *r)
 
 void unit_depth(struct unit *u, struct wqueue *q)
 {
-    struct known *k = known_find(u->s, q->name);
+    struct cached_queue *k = queue_cache_find(u->s, q->name);
     if (!k || !q->counted)
         return;
     uint64_t depth =
@@ -194,11 +194,11 @@ static void end_lease(struct row *r, uint8_t word)
 
 /* --- one function a kind of record; `before` is the job as it was --- */
 
-typedef void (*take_fn)(struct unit *u, struct row *r, const struct job *before,
-                        const struct record *rec);
+typedef void (*row_apply_fn)(struct unit *u, struct row *r, const struct job *before,
+                             const struct record *rec);
 
-static void take_ready(struct unit *u, struct row *r, const struct job *before,
-                       const struct record *rec)
+static void row_apply_ready(struct unit *u, struct row *r, const struct job *before,
+                            const struct record *rec)
 {
     (void)u, (void)before;
     CHECK(apply_ready(&r->job, &rec->job_ready) == 0);
@@ -211,8 +211,8 @@ static void keep_error(struct row *r, uint8_t kind, struct span error)
     r->set_error = true;
 }
 
-static void take_back(struct unit *u, struct row *r, const struct job *before,
-                      const struct record *rec)
+static void row_apply_back(struct unit *u, struct row *r, const struct job *before,
+                           const struct record *rec)
 {
     const struct rec_job_back *b = &rec->job_back;
     CHECK(apply_back(&r->job, b) == 0);
@@ -222,8 +222,8 @@ static void take_back(struct unit *u, struct row *r, const struct job *before,
         keep_error(r, b->error_kind, b->error);
 }
 
-static void take_done(struct unit *u, struct row *r, const struct job *before,
-                      const struct record *rec)
+static void row_apply_done(struct unit *u, struct row *r, const struct job *before,
+                           const struct record *rec)
 {
     const struct rec_job_done *d = &rec->job_done;
     (void)u, (void)before;
@@ -236,8 +236,8 @@ static void take_done(struct unit *u, struct row *r, const struct job *before,
     }
 }
 
-static void take_dead(struct unit *u, struct row *r, const struct job *before,
-                      const struct record *rec)
+static void row_apply_dead(struct unit *u, struct row *r, const struct job *before,
+                           const struct record *rec)
 {
     const struct rec_job_dead *d = &rec->job_dead;
     CHECK(apply_dead(&r->job, d) == 0);
@@ -249,8 +249,8 @@ static void take_dead(struct unit *u, struct row *r, const struct job *before,
         keep_error(r, d->error_kind, d->error);
 }
 
-static void take_cancelled(struct unit *u, struct row *r, const struct job *before,
-                           const struct record *rec)
+static void row_apply_cancelled(struct unit *u, struct row *r, const struct job *before,
+                                const struct record *rec)
 {
     const struct rec_job_cancelled *c = &rec->job_cancelled;
     CHECK(apply_cancelled(&r->job, c) == 0);
@@ -262,15 +262,15 @@ static void take_cancelled(struct unit *u, struct row *r, const struct job *befo
     }
 }
 
-static void take_requeued(struct unit *u, struct row *r, const struct job *before,
-                          const struct record *rec)
+static void row_apply_requeued(struct unit *u, struct row *r, const struct job *before,
+                               const struct record *rec)
 {
     (void)u, (void)before;
     CHECK(apply_requeued(&r->job, &rec->job_requeued) == 0);
 }
 
-static void take_patched(struct unit *u, struct row *r, const struct job *before,
-                         const struct record *rec)
+static void row_apply_patched(struct unit *u, struct row *r, const struct job *before,
+                              const struct record *rec)
 {
     const struct rec_job_patched *p = &rec->job_patched;
     (void)u, (void)before;
@@ -281,8 +281,8 @@ static void take_patched(struct unit *u, struct row *r, const struct job *before
     }
 }
 
-static void take_claimed(struct unit *u, struct row *r, const struct job *before,
-                         const struct record *rec)
+static void row_apply_claimed(struct unit *u, struct row *r, const struct job *before,
+                              const struct record *rec)
 {
     const struct rec_job_claimed *c = &rec->job_claimed;
     CHECK(apply_claimed(&r->job, c) == 0);
@@ -309,16 +309,16 @@ static void take_claimed(struct unit *u, struct row *r, const struct job *before
 
 /* --- records that leave the job where it is --- */
 
-static void take_cancel_requested(struct unit *u, struct row *r, const struct job *before,
-                                  const struct record *rec)
+static void row_apply_cancel_requested(struct unit *u, struct row *r, const struct job *before,
+                                       const struct record *rec)
 {
     (void)u, (void)before;
     CHECK(apply_cancel_requested(&r->job, &rec->job_cancel_requested, &r->limits) == 0);
     lease_until(r, r->until_ms);
 }
 
-static void take_extended(struct unit *u, struct row *r, const struct job *before,
-                          const struct record *rec)
+static void row_apply_extended(struct unit *u, struct row *r, const struct job *before,
+                               const struct record *rec)
 {
     (void)before;
     CHECK(apply_extended(&r->job, &rec->job_extended) == 0);
@@ -327,16 +327,16 @@ static void take_extended(struct unit *u, struct row *r, const struct job *befor
     r->changed = true;
 }
 
-static void take_priority(struct unit *u, struct row *r, const struct job *before,
-                          const struct record *rec)
+static void row_apply_priority(struct unit *u, struct row *r, const struct job *before,
+                               const struct record *rec)
 {
     (void)u, (void)before;
     CHECK(apply_priority(&r->job, &rec->job_priority) == 0);
     r->changed = true;
 }
 
-static void take_noted(struct unit *u, struct row *r, const struct job *before,
-                       const struct record *rec)
+static void row_apply_noted(struct unit *u, struct row *r, const struct job *before,
+                            const struct record *rec)
 {
     const struct rec_job_noted *n = &rec->job_noted;
     (void)u, (void)before;
@@ -366,8 +366,8 @@ static struct span log_added(struct unit *u, struct span log, struct span more)
     return joblog_tail(span_of(text, log.len + more.len));
 }
 
-static void take_report(struct unit *u, struct row *r, const struct job *before,
-                        const struct record *rec)
+static void row_apply_report(struct unit *u, struct row *r, const struct job *before,
+                             const struct record *rec)
 {
     (void)before;
     CHECK(apply_reported(&r->job) == 0);
@@ -393,36 +393,37 @@ static void drop_unkept(struct unit *u, struct row *r)
 
 /* Whether the record changes the state of the job, or what the queue counts of it. */
 static const struct {
-    take_fn take;
+    row_apply_fn apply;
     bool moves;
-} takes[] = {
-    [REC_JOB_READY] = {take_ready, true},
-    [REC_JOB_CLAIMED] = {take_claimed, true},
-    [REC_JOB_BACK] = {take_back, true},
-    [REC_JOB_DONE] = {take_done, true},
-    [REC_JOB_DEAD] = {take_dead, true},
-    [REC_JOB_CANCELLED] = {take_cancelled, true},
-    [REC_JOB_REQUEUED] = {take_requeued, true},
-    [REC_JOB_PATCHED] = {take_patched, true},
-    [REC_JOB_CANCEL_REQUESTED] = {take_cancel_requested, true},
-    [REC_JOB_EXTENDED] = {take_extended, false},
-    [REC_JOB_PRIORITY] = {take_priority, false},
-    [REC_JOB_NOTED] = {take_noted, false},
-    [REC_JOB_PROGRESS] = {take_report, false},
-    [REC_JOB_LOGGED] = {take_report, false},
+} row_records[] = {
+    [REC_JOB_READY] = {row_apply_ready, true},
+    [REC_JOB_CLAIMED] = {row_apply_claimed, true},
+    [REC_JOB_BACK] = {row_apply_back, true},
+    [REC_JOB_DONE] = {row_apply_done, true},
+    [REC_JOB_DEAD] = {row_apply_dead, true},
+    [REC_JOB_CANCELLED] = {row_apply_cancelled, true},
+    [REC_JOB_REQUEUED] = {row_apply_requeued, true},
+    [REC_JOB_PATCHED] = {row_apply_patched, true},
+    [REC_JOB_CANCEL_REQUESTED] = {row_apply_cancel_requested, true},
+    [REC_JOB_EXTENDED] = {row_apply_extended, false},
+    [REC_JOB_PRIORITY] = {row_apply_priority, false},
+    [REC_JOB_NOTED] = {row_apply_noted, false},
+    [REC_JOB_PROGRESS] = {row_apply_report, false},
+    [REC_JOB_LOGGED] = {row_apply_report, false},
 };
 
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec)
 {
-    CHECK((size_t)rec->kind < sizeof takes / sizeof takes[0] && takes[rec->kind].take);
+    CHECK((size_t)rec->kind < sizeof row_records / sizeof row_records[0] &&
+          row_records[rec->kind].apply);
     struct job before = r->job;
-    bool moves = takes[rec->kind].moves;
+    bool moves = row_records[rec->kind].moves;
     enum event_kind event = record_event(rec);
     if (moves) {
         unit_row_before(r);
         count_record(r->q, rec, &before);
     }
-    takes[rec->kind].take(u, r, &before, rec);
+    row_records[rec->kind].apply(u, r, &before, rec);
     if (moves)
         unit_row_after(u, r);
     else

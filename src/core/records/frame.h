@@ -3,9 +3,9 @@
  *
  *   "HFr1" magic · u32 body length · u64 first position · u32 record count · u32 CRC32C · body
  *
- * Positions number records since the store was made; a frame of n records covers first … first+n-1.
- * The CRC covers the header (with its own field zero) and the body. The digit in the magic is the
- * version of everything inside. */
+ * Positions number records since the store was created; a frame of n records covers first …
+ * first+n-1. The CRC covers the header (with its own field zero) and the body. The digit in the
+ * magic is the version of everything inside. */
 #pragma once
 
 #include <stdint.h>

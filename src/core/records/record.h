@@ -75,7 +75,7 @@ enum record_kind {
     REC_ALERT_GONE = 97,    /* a rule is deleted, with what it raised and its notices */
     REC_ALERT_EDGE = 98,    /* its condition holds in a queue, or does so no longer */
     REC_NOTICE_NEW = 100,   /* something to be delivered */
-    REC_NOTICE_TRIED = 101, /* a delivery failed, or is to be tried anew: how it stands */
+    REC_NOTICE_TRIED = 101, /* a delivery failed, or is to be repeated: the state of the notice */
     REC_NOTICE_GONE = 102,  /* delivered, dropped or discarded */
     /* breakers: 112 … 119 */
     REC_BREAKER_PUT = 112, /* how the breaker of a target stands */
@@ -254,7 +254,7 @@ struct rec_job_priority {
     int64_t priority;
 };
 
-/* It did not happen here: nothing is counted and nobody hears of it. That of a done job which ended
+/* It did not happen here: nothing is counted and there is no event. That of a done job which ended
  * well is its last one. */
 struct rec_job_attempt {
     uint64_t seq;
@@ -320,7 +320,7 @@ struct rec_kv_keys {
 
 struct rec_alert_put {
     struct span name;
-    bool anew; /* what it had raised is forgotten: its condition has changed */
+    bool condition_changed; /* what it had raised is forgotten */
     struct wall_time created_at, updated_at;
     struct alert_rule rule;
 };
@@ -360,7 +360,7 @@ struct rec_notice_tried {
     uint32_t tries;         /* deliveries that failed */
     struct wall_time since; /* from when its age counts */
     struct wall_time due;   /* pending: not before */
-    uint16_t status;        /* of the last answer; 0 = there was none */
+    uint16_t status;        /* of the last answer; 0 = no answer */
     struct span error;      /* why the last delivery failed */
 };
 
@@ -461,8 +461,8 @@ const char *record_name(enum record_kind kind); /* "job_new" …; NULL when unkn
 /* An upper bound of the encoded size, for reserving. */
 size_t record_bytes_max(const struct record *r);
 /* Appends; -ERR_NOMEM changes nothing. After buf_reserve(record_bytes_max) it cannot fail. Values
- * that could not be read back (out of range, over a limit) are programmer errors: whoever lets
- * clients in has checked them. */
+ * that could not be read back (out of range, over a limit) are programmer errors: the
+ * operations have checked what clients sent. */
 MUST_CHECK int record_encode(const struct record *r, struct buf *out);
 /* Takes one record off the front. Spans point into the input. -ERR_CORRUPT for anything that
  * record_encode could not have written, -ERR_VERSION for an unknown kind; *in is then untouched,

@@ -36,7 +36,7 @@ static uint8_t *alert_put_encode(const struct record *r, uint8_t *at)
 {
     const struct rec_alert_put *a = &r->alert_put;
     at = put_span(at, a->name);
-    at = put_u8(at, a->anew);
+    at = put_u8(at, a->condition_changed);
     at = put_wall(at, a->created_at);
     at = put_wall(at, a->updated_at);
     at = put_u8(at, a->rule.on);
@@ -56,7 +56,7 @@ static void alert_put_decode(struct wire_in *in, struct record *ret)
 {
     struct rec_alert_put *a = &ret->alert_put;
     a->name = take_name(in);
-    a->anew = take_bool(in);
+    a->condition_changed = take_bool(in);
     a->created_at = take_wall(in);
     a->updated_at = take_wall(in);
     a->rule.on = take_u8(in);

@@ -67,8 +67,8 @@ enum cron_note {
 };
 const char *cron_note_name(enum cron_note n); /* "near" …; NULL for PLAIN */
 
-/* The first moment after `after` that the expression matches. false: there is none before the year
- * 10000. */
+/* The first moment after `after` that the expression matches. false: no moment before the year
+ * 10000 does. */
 bool cron_next(const struct cron *c, const struct cron_zone *zone, const struct cron_dst *dst,
                int64_t after, int64_t *ret);
 /* How a moment that cron_next returned relates to changes. */

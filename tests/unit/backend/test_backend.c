@@ -32,11 +32,11 @@ static void refused(const char *url, const char *because)
 static void test_unknown_schemes(void **state)
 {
     (void)state;
-    refused("mysql://x", "unknown backend \"mysql:\"; known are: sqlite:DIR, memory:");
+    refused("mysql://x", "unknown backend \"mysql:\"; use one of: sqlite:DIR, memory:");
     refused("", "sqlite:DIR, memory:");
     refused("/var/lib/holdfast", "no scheme");
     refused(":", "unknown backend \":\"");
-    refused("SQLITE:x", "known are");
+    refused("SQLITE:x", "use one of");
 }
 
 static void test_a_password_is_not_repeated(void **state)
@@ -103,7 +103,7 @@ static void test_behind_faults(void **state)
     backend_close(b, closed_cb, &closed);
     assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
     assert_true(closed);
-    refused("fault+mysql:", "known are: sqlite:DIR, memory:");
+    refused("fault+mysql:", "use one of: sqlite:DIR, memory:");
     refused("fault+sqlite:", "sqlite:DIR");
     assert_int_equal(setenv("HF_FAULT_SEED", "77x", 1), 0);
     refused("fault+memory:", "HF_FAULT_SEED must be a whole number");

@@ -45,7 +45,7 @@ static void test_empty_answers_at_once_without_waiting(void **state)
     (void)state;
     struct broker_rig r;
     broker_rig_init(&r, "memory:");
-    struct told t = do_claim_now(&r, "nobody");
+    struct told t = do_claim_now(&r, "none");
     assert_int_equal(t.outcome, OUT_OK);
     assert_int_equal(t.job_count, 0);
     broker_rig_done(&r);
@@ -196,7 +196,8 @@ static void test_a_newcomer_does_not_overtake(void **state)
     broker_rig_done(&r);
 }
 
-/* Nobody is parked: whoever comes while others are asked for need not wait for their answers. */
+/* No claim is parked: a claim that comes while others are outstanding need not wait for their
+ * replies. */
 static void test_those_who_come_together_are_asked_together(void **state)
 {
     enum { MANY = 8 };
@@ -258,7 +259,7 @@ static void test_a_cancelled_claim_keeps_nothing(void **state)
     broker_rig_done(&r);
 }
 
-static void test_a_claim_in_a_hurry_takes_what_is_there(void **state)
+static void test_a_claim_that_ends_its_wait_takes_what_is_there(void **state)
 {
     (void)state;
     struct broker_rig r;
@@ -503,7 +504,7 @@ static void storm_run(const char *url, uint64_t seed)
             a.by_state[STATE_READY] + b.by_state[STATE_READY] == 0)
             break;
         if (turns == 199999)
-            fail_msg("seed %llu: %llu and %llu jobs are ready and nobody is given them",
+            fail_msg("seed %llu: %llu and %llu jobs are ready and no claim gets them",
                      (unsigned long long)seed, (unsigned long long)a.by_state[STATE_READY],
                      (unsigned long long)b.by_state[STATE_READY]);
     }
@@ -539,7 +540,7 @@ int main(void)
         cmocka_unit_test(test_those_who_come_together_are_asked_together),
         cmocka_unit_test(test_the_wait_runs_out),
         cmocka_unit_test(test_a_cancelled_claim_keeps_nothing),
-        cmocka_unit_test(test_a_claim_in_a_hurry_takes_what_is_there),
+        cmocka_unit_test(test_a_claim_that_ends_its_wait_takes_what_is_there),
         cmocka_unit_test(test_several_queues),
         cmocka_unit_test(test_a_scheduled_job_wakes_when_due),
         cmocka_unit_test(test_one_that_drains_cancels_another),

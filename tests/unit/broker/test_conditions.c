@@ -153,7 +153,8 @@ static void test_unseen_stays(void **state)
     end();
 }
 
-/* Whoever begins to look while the store is away asks again what is raised there. */
+/* A node that begins to check conditions while the store does not answer asks again what is raised
+ * there. */
 static void test_learnt_when_it_is_back(void **state)
 {
     (void)state;

@@ -335,8 +335,8 @@ static void closed_cb(void *ctx)
     *(bool *)ctx = true;
 }
 
-/* A new broker over jobs that others were given: nobody is called silent for what it did not see.
- */
+/* A new broker on a store with claimed jobs: no worker counts as silent because of requests that
+ * this broker did not see. */
 static void test_silence_counts_from_the_start(void **state)
 {
     (void)state;

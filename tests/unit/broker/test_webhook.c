@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Webhooks when memory is short: the call that meets it ends, later ones are made. */
+/* Webhooks when memory is short: the call that is affected ends, later ones succeed. */
 #include "broker/webhook.h"
 
 #include <setjmp.h>

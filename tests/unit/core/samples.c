@@ -388,7 +388,7 @@ static void sample_job_attempt(struct random *random, struct arena *arena, struc
     };
 }
 
-static void sample_tally(struct random *random, struct record *ret)
+static void sample_counters(struct random *random, struct record *ret)
 {
     ret->counters = (struct rec_counters){.queue = u32(random), .hour = u32(random)};
     for (int i = 0; i < COUNTER_COUNT; i++)
@@ -661,7 +661,7 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
         sample_keys_gone(random, arena, ret);
         break;
     default:
-        sample_tally(random, ret);
+        sample_counters(random, ret);
         break;
     }
 }
@@ -750,7 +750,7 @@ static void sample_alert_put(struct random *random, struct arena *arena, struct 
         rule->secret = text(random, arena, LIMIT_SECRET_BYTES);
     }
     ret->alert_put.name = alert_name(random, arena);
-    ret->alert_put.anew = random_chance(random, 50);
+    ret->alert_put.condition_changed = random_chance(random, 50);
     ret->alert_put.created_at = wall(random);
     ret->alert_put.updated_at = wall(random);
 }
@@ -868,7 +868,7 @@ struct field {
         F(kind, member.failures), F(kind, member.error)
 
 static const struct field fields[] = {
-    F(REC_ALERT_PUT, alert_put.anew),
+    F(REC_ALERT_PUT, alert_put.condition_changed),
     F(REC_ALERT_PUT, alert_put.created_at),
     F(REC_ALERT_PUT, alert_put.updated_at),
     S(REC_ALERT_PUT, alert_put.name),

@@ -223,7 +223,7 @@ int alerts_apply_put(struct engine *e, const struct rec_alert_put *r)
     a->created_at = r->created_at;
     a->updated_at = r->updated_at;
     e->alerts.version++;
-    while (r->anew && a->first)
+    while (r->condition_changed && a->first)
         raised_drop(e, a->first);
     if (!a->target.len)
         notices_drop_of(e, a);

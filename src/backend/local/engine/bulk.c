@@ -3,8 +3,8 @@
  *
  * The intent is one durable record; each tick then works through a bounded number of jobs, walking
  * the queue's lists of the states named. Lists grow at their end only, so remembering where each
- * ended when the action was asked for leaves alone what comes later. A restart begins the walk anew
- * and goes by the times in the jobs instead. */
+ * ended when the action was asked for leaves alone what comes later. A restart begins the walk
+ * again and goes by the times in the jobs instead. */
 #include "core/bulk.h"
 #include "backend/local/engine/engine_impl.h"
 
@@ -144,7 +144,7 @@ static bool change_one(struct engine *e, struct bulk *b, struct live *l)
     return true;
 }
 
-/* Moves on to the next state of the mask whose list has jobs; false when there is none left. */
+/* Moves on to the next state of the mask whose list has jobs; false when no such state is left. */
 static bool next_state(struct bulk *b, const struct queue *q)
 {
     uint8_t from = b->placed ? (uint8_t)(b->state + 1) : 0;

@@ -3,8 +3,8 @@
  *
  * What a step adds to a queue's counters goes into its frame as one record, because the store does
  * not see every record of a job: one that was created and removed between two transactions never
- * reaches it. At the end of the step it is also added to the queue's totals. When a frame is
- * replayed, the records of jobs add to the totals, and the records of counters are skipped. */
+ * reaches it. The totals of a queue are counted from the records of its jobs, also when a frame is
+ * replayed; its records of counters are then skipped. */
 #include "backend/local/engine/engine_impl.h"
 
 #define HOUR_MS INT64_C(3600000)
@@ -28,12 +28,10 @@ size_t counters_bytes(const struct engine *e, size_t queues)
     return (e->counted_len + queues) * record_bytes_max(&any);
 }
 
-/* Where records of this queue are counted now. Memory was reserved together with that of the record
- * that is being applied. */
-static uint64_t *counters_now(struct engine *e, struct queue *q)
+/* What the current step adds. Memory was reserved together with that of the record that is being
+ * applied. */
+static uint64_t *counters_of_step(struct engine *e, struct queue *q)
 {
-    if (!e->out)
-        return q->totals.of;
     if (!q->counted) {
         CHECK(e->counted_len < e->counted_room);
         e->counted[e->counted_len] = (struct rec_counters){.queue = q->number};
@@ -45,15 +43,8 @@ static uint64_t *counters_now(struct engine *e, struct queue *q)
 void counters_record(struct engine *e, struct queue *q, const struct record *r,
                      const struct job *before)
 {
-    counters_add_record(counters_now(e, q), r, before);
-}
-
-struct counters counters_total(const struct engine *e, const struct queue *q)
-{
-    struct counters total = q->totals;
-    for (int i = 0; q->counted && i < COUNTER_COUNT; i++)
-        total.of[i] += e->counted[q->counted - 1].add.of[i];
-    return total;
+    if (counters_add_record(q->totals.of, r, before) && e->out)
+        counters_add_record(counters_of_step(e, q), r, before);
 }
 
 void counters_forget(struct engine *e, struct queue *q)
@@ -63,25 +54,14 @@ void counters_forget(struct engine *e, struct queue *q)
     q->counted = 0;
 }
 
-/* Adds what the step counted to the totals; false: it counted nothing. */
-static bool counters_commit(struct queue *q, const struct counters *add)
-{
-    uint64_t any = 0;
-    for (int i = 0; i < COUNTER_COUNT; i++) {
-        any |= add->of[i];
-        q->totals.of[i] += add->of[i];
-    }
-    q->counted = 0;
-    return any != 0;
-}
-
 void counters_emit(struct engine *e)
 {
     for (size_t i = 0; i < e->counted_len; i++) {
         struct record rec = {.kind = REC_COUNTERS, .counters = e->counted[i]};
         struct queue *q = queue_at(e, rec.counters.queue);
-        if (!q || !counters_commit(q, &rec.counters.add))
+        if (!q)
             continue;
+        q->counted = 0;
         rec.counters.hour = (uint32_t)(e->now.wall.ms / HOUR_MS);
         engine_emit_silent(e, &rec);
     }
@@ -108,12 +88,11 @@ void counters_boot(struct engine *e)
     }
 }
 
-void counters_since_boot(const struct queue *q, const struct counters *total,
-                         struct queue_counts *ret)
+void counters_since_boot(const struct queue *q, struct queue_counts *ret)
 {
     struct counters since;
     for (int i = 0; i < COUNTER_COUNT; i++)
-        since.of[i] = total->of[i] - q->totals_at_boot.of[i];
+        since.of[i] = q->totals.of[i] - q->totals_at_boot.of[i];
     counts_from_counters(ret, &since);
     ret->removed = q->removed;
 }

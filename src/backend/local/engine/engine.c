@@ -162,7 +162,7 @@ void engine_free(struct engine *e)
     mem_free(e->by_name);
     mem_free(e->counted);
     mem_free(e->trims);
-    mem_free(e->doomed_queues);
+    mem_free(e->purging_queues);
     mem_free(e);
 }
 
@@ -380,23 +380,24 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_TICK] = op_tick,
 };
 
-/* A process that stood still owes its workers the time; a wall clock that leapt is not believed. */
+/* If the process was suspended, leases are extended by that time. If the wall clock jumped, it is
+ * not trusted (clock_suspect). */
 static void watch_clocks(struct engine *e, struct now now)
 {
-    bool leapt = false;
+    bool jumped = false;
     if (e->stepped) {
         int64_t mono = now.mono.ms - e->last.mono.ms;
         int64_t wall = now.wall.ms - e->last.wall.ms;
         if (mono > e->config.stall_ms)
             e->skipped_ms += mono;
-        leapt = wall - mono > e->config.jump_ms && !e->clock_suspect;
+        jumped = wall - mono > e->config.jump_ms && !e->clock_suspect;
     }
     e->stepped = true;
     e->last = now;
     e->now = now;
     e->ops.now = now.wall;
     e->ops.rate_now_us = now.mono.ms * 1000;
-    if (leapt) {
+    if (jumped) {
         e->clock_suspect = true;
         events_queue(e, EVENT_CLOCK_SUSPECT, NULL, 0);
     }

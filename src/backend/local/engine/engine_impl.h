@@ -13,8 +13,8 @@
  * All heaps but leases_end are lazy: an entry counts only if it still says what its job says; see
  * the valid_ functions.
  *
- * Doomed jobs. A purge or the delete of a queue takes effect at once: the queue's lists are moved
- * to its `doomed` list in one step, its generation moves on (or it is marked gone), and from then
+ * Purged jobs. A purge or the delete of a queue takes effect at once: the queue's lists are moved
+ * to its `purging` list in one step, its generation moves on (or it is marked gone), and from then
  * on the jobs do not exist for any operation. Ticks remove them in slices. */
 #pragma once
 
@@ -195,7 +195,7 @@ struct notice {
     struct alert *alert; /* has a webhook */
     size_t place;        /* in outbox.due; SIZE_MAX = not there: it is dead */
     uint32_t prev, next; /* by number */
-    bool held;           /* given out; nobody has said yet how it ended */
+    bool held;           /* given out, and its end has not been reported yet */
     char queue[LIMIT_QUEUE_NAME_BYTES], subject[LIMIT_QUEUE_NAME_BYTES];
     char text[LIMIT_NOTICE_TEXT_BYTES], error[LIMIT_NOTICE_ERROR_BYTES];
 };
@@ -226,12 +226,12 @@ struct joblist {
 };
 
 struct queue {
-    struct queue_state; /* its members are members of this struct */
-    bool gone;          /* deleted, slices still to remove */
-    bool woken;         /* already in out->wakes of this step */
-    bool trimming;      /* in engine.trims */
-    bool dooming;       /* in engine.doomed_queues */
-    bool deep;          /* reached warn_depth and has not fallen below 90 % of it since */
+    struct queue_state;  /* its members are members of this struct */
+    bool gone;           /* deleted, slices still to remove */
+    bool woken;          /* already in out->wakes of this step */
+    bool trimming;       /* in engine.trims */
+    bool purging_listed; /* in engine.purging_queues */
+    bool deep;           /* reached warn_depth and has not fallen below 90 % of it since */
     struct hash128 name_key;
     char *name;
     size_t name_len;
@@ -239,12 +239,12 @@ struct queue {
     size_t owner_len, note_len, attributes_len;
     struct heap ready, due;
     struct joblist lists[STATE_COUNT];
-    struct joblist doomed;
+    struct joblist purging;
     uint64_t shared, shared_waiting;     /* jobs with the same unique key, see engine/unique.c */
     uint64_t shared_seq;                 /* one that was among them */
     uint32_t alerts_version, dead_rules; /* how many rules hear of dead jobs, as of that version */
     struct roster by_state, by_key;      /* ranked queues alone, see engine/ranks.c */
-    struct counters totals;              /* since it was created, up to the last step */
+    struct counters totals;              /* since it was created */
     struct counters totals_at_boot;      /* those that the server found at its start */
     uint64_t removed;                    /* jobs, since the server started */
     uint64_t urgent;                     /* ready jobs of a priority above PRIORITY_URGENT */
@@ -334,8 +334,8 @@ struct engine {
     size_t counted_len, counted_room;
     uint32_t *trims; /* queues over their retention count */
     size_t trim_count, trim_room;
-    uint32_t *doomed_queues;
-    size_t doomed_count, doomed_room;
+    uint32_t *purging_queues;
+    size_t purging_count, purging_room;
     struct alerts alerts;
     struct outbox outbox;
     struct targets targets;
@@ -352,7 +352,7 @@ struct engine {
     uint64_t *loose;    /* such jobs that have ended while they held items */
     size_t loose_count, loose_room;
 
-    uint64_t live;                  /* waiting or running, doomed ones left out */
+    uint64_t live;                  /* waiting or running, purged ones left out */
     uint64_t by_state[STATE_COUNT]; /* the same by state, all queues together */
     uint64_t queue_bytes;           /* memory of the heaps and rosters of all queues */
     uint64_t restored_leases, forgotten_claims;
@@ -506,10 +506,10 @@ static inline uint64_t state_mix_span(uint64_t h, struct span s)
 /* Room for what follows, so that the records of one operation cannot fail half-way: `fresh` new
  * jobs and `moves` changes of state in q, and `bytes` of records. */
 int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, size_t bytes);
-/* NULL when there is no such job, or only a doomed one. */
+/* NULL when there is no such job, or only a purged one. */
 struct live *jobs_find(struct engine *e, struct job_ref ref, uint32_t *ret_handle);
 struct live *jobs_by_seq(struct engine *e, uint64_t seq, uint32_t *ret_handle);
-bool jobs_doomed(const struct engine *e, const struct live *l);
+bool jobs_purged(const struct engine *e, const struct live *l);
 /* An extra that has nothing yet, for a job without one; room for it must be there. */
 void jobs_add_extra(struct engine *e, struct live *l);
 int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
@@ -538,14 +538,14 @@ bool valid_due(void *engine, struct heap_entry entry);
 bool valid_expiry(void *engine, struct heap_entry entry);
 /* Sorts each list of each queue by the time its jobs came in; after a load. */
 void jobs_sort_lists(struct engine *e);
-/* The same, and retention looks at them anew (engine/load.c). */
+/* The same, and retention checks them again (engine/load.c). */
 int lists_by_age(struct engine *e);
 uint64_t ready_order(const struct job *j);
 /* The sequence by which a ready job is ordered among those of its priority. */
 uint64_t ready_seq(const struct engine *e, const struct job *j);
 
 /* --- engine/unique.c: unique keys --- */
-/* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
+/* The live (or, by policy, kept) job that holds this key, purged ones left out; NULL = free. */
 struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
 static inline bool jobs_unique_holds(const struct queue *q, uint8_t state)
 {
@@ -559,7 +559,7 @@ void unique_gone(struct engine *e, uint32_t handle);
 void unique_purged(
     struct queue *q); /* its waiting jobs, all at once; before its generation moves */
 void unique_rescoped(struct queue *q); /* its policy's scope has changed */
-/* A job whose key another has too; NULL = there is none (q->shared is 0), or none is at hand. */
+/* A job whose key another has too; NULL = no such job (q->shared is 0), or none is known. */
 struct live *unique_shared(struct engine *e, struct queue *q);
 bool unique_shares(const struct engine *e, const struct live *l);
 struct unique_recount {
@@ -574,7 +574,7 @@ void ranks_made(struct engine *e, const struct live *l);
 void ranks_gone(struct engine *e, const struct live *l);
 void ranks_entered(struct queue *q, const struct job *j);
 void ranks_left(struct queue *q, const struct job *j, uint8_t state);
-void ranks_doomed(struct queue *q, uint8_t state); /* all jobs of the state, at once */
+void ranks_purged(struct queue *q, uint8_t state); /* all jobs of the state, at once */
 void ranks_free(struct queue *q);
 /* From now on it is ranked; -ERR_NOMEM: it is not. */
 int ranks_begin(struct engine *e, struct queue *q);
@@ -587,17 +587,15 @@ size_t counters_bytes(const struct engine *e, size_t queues);
 /* Counts a record of a job, before it is applied to the job. */
 void counters_record(struct engine *e, struct queue *q, const struct record *r,
                      const struct job *before);
-struct counters counters_total(const struct engine *e, const struct queue *q);
-/* Fills in the counts since the start of the server; `total`: counters_total. */
-void counters_since_boot(const struct queue *q, const struct counters *total,
-                         struct queue_counts *ret);
+/* Fills in what was counted since the start of the server. */
+void counters_since_boot(const struct queue *q, struct queue_counts *ret);
 void counters_forget(struct engine *e, struct queue *q); /* the queue ceases to exist */
 void counters_emit(struct engine *e);
 int counters_load(struct engine *e, uint32_t queue, const struct counters *totals);
 void counters_boot(struct engine *e);
 
 /* --- engine/names.c: texts held once: options, groups, workers --- */
-int names_reserve(struct engine *e, size_t jobs); /* for the texts of so many */
+int names_reserve(struct engine *e, size_t jobs); /* for the texts of this many */
 int names_options(struct engine *e, const struct job_extra *from, uint32_t *ret);
 int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *ret);
 int names_worker(struct engine *e, struct span text, uint32_t *ret);
@@ -612,7 +610,7 @@ struct span worker_name(const struct engine *e, uint32_t handle);
 int engine_apply(struct engine *e, const struct record *r);
 /* Encodes the record into the step's frame and applies it. Room must have been reserved. */
 void engine_emit(struct engine *e, const struct record *r);
-/* The same, of which nobody hears. */
+/* The same without an event. */
 void engine_emit_silent(struct engine *e, const struct record *r);
 int emit_reserve(struct engine *e, size_t bytes);
 /* For records about more than two queues. */
@@ -652,7 +650,7 @@ void queues_arm(struct heap *heap, uint64_t *armed, uint32_t number, int64_t at_
 void queues_arm_prune(struct engine *e, struct queue *q);
 void queues_finished(struct engine *e, struct queue *q, uint8_t state); /* one more of these */
 void queues_trim_later(struct engine *e, struct queue *q);
-void queues_doom_later(struct engine *e, struct queue *q);
+void queues_purge_later(struct engine *e, struct queue *q);
 static inline struct span queue_owner(const struct queue *q)
 {
     return span_of(q->texts, q->owner_len);
@@ -730,7 +728,7 @@ int schedules_apply_put(struct engine *e, const struct rec_schedule_put *r);
 int schedules_apply_gone(struct engine *e, uint32_t number);
 int schedules_apply_state(struct engine *e, const struct rec_schedule_state *r);
 struct span schedule_name(const struct schedule *s);
-struct span schedule_owner(const struct schedule *s); /* empty = nobody's */
+struct span schedule_owner(const struct schedule *s); /* empty = none */
 int schedule_view_of(struct engine *e, const struct schedule *s, struct schedule_view *ret);
 /* Puts the schedule as it is into the reply; without memory for that the reply has none. */
 void schedule_show(struct engine *e, const struct schedule *s, struct engine_reply *r);

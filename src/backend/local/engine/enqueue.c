@@ -122,7 +122,7 @@ int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t 
 
 /* --- records --- */
 
-/* Its last error; see rec_job_back. Nobody hears of it: it did not happen here. */
+/* Its last error; see rec_job_back. It causes no event, because it did not happen here. */
 static void emit_error(struct engine *e, const struct job_past *past, const struct job *j)
 {
     struct record rec;

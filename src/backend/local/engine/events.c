@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events: a ring of the last things that happened, each with the position that must be durable
- * before anybody may hear of it.
+ * before clients may see it.
  *
  * Event number n of this boot (1, 2, …) stands at n modulo the ring's size. Positions never fall
- * with rising numbers, so one number divides what is durable from what is not. A disk that stands
- * still while the ring goes round loses events that nobody has heard of; the numbers tell.
+ * with rising numbers, so one number divides what is durable from what is not. If the disk is
+ * slower than the ring is refilled, events are lost that no client has seen; clients notice the gap
+ * in the numbers.
  *
  * Only a step makes events: loading and replaying do not. */
 #include "backend/local/engine/engine_impl.h"

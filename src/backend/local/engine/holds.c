@@ -4,7 +4,7 @@
  * their tokens. When the job has ended, in whatever way, what is still open fails by the policy of
  * its own queue, in the slices of the ticks that follow; a start finds what a crash left undone.
  *
- * A held lease uses the chain of nonces, but in a map of its own: its nonce is the job's sequence.
+ * A held lease uses the chain of nonces, but in a separate map: its nonce is the job's sequence.
  * It never stands in the heap of leases that end. */
 #include "backend/local/engine/engine_impl.h"
 
@@ -108,7 +108,7 @@ static void loose_find(struct engine *e)
     }
 }
 
-/* A lease without end that nobody holds would last for ever. */
+/* A lease without an end that no job holds would never end. */
 static void adopt_orphans(struct engine *e)
 {
     for (size_t n = 0; n < e->queue_total; n++) {
@@ -165,7 +165,7 @@ static bool let_go(struct engine *e, uint64_t seq, size_t budget, size_t *done)
         if (*done >= budget)
             return false;
         ++*done;
-        if (jobs_doomed(e, l))
+        if (jobs_purged(e, l))
             holds_unlink(e, handle); /* the slice that removes the item ends its lease */
         else if (!item_left(e, l, holder))
             return false;

@@ -46,7 +46,7 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
     return err;
 }
 
-bool jobs_doomed(const struct engine *e, const struct live *l)
+bool jobs_purged(const struct engine *e, const struct live *l)
 {
     const struct queue *q = queue_of(e, l);
     return q->gone || (state_waits(l->job.state) && l->job.generation != q->generation);
@@ -70,7 +70,7 @@ struct live *jobs_by_seq(struct engine *e, uint64_t seq, uint32_t *ret_handle)
 struct live *jobs_find(struct engine *e, struct job_ref ref, uint32_t *ret_handle)
 {
     struct live *l = jobs_by_seq(e, ref.seq, ret_handle);
-    if (!l || (ref.hi && ref.hi != l->job.id_hi) || jobs_doomed(e, l))
+    if (!l || (ref.hi && ref.hi != l->job.id_hi) || jobs_purged(e, l))
         return NULL;
     return l;
 }
@@ -135,7 +135,7 @@ bool valid_ready(void *engine, struct heap_entry entry)
     if (DEFECT(&e->config, DEFECT_DEAD_AGAIN) && l && l->job.state == STATE_DEAD)
         return true;
     return l && l->job.state == STATE_READY && ready_order(&l->job) == entry.order &&
-           !jobs_doomed(e, l);
+           !jobs_purged(e, l);
 }
 
 bool valid_due(void *engine, struct heap_entry entry)
@@ -143,7 +143,7 @@ bool valid_due(void *engine, struct heap_entry entry)
     struct engine *e = engine;
     const struct live *l = jobs_by_seq(e, entry.seq, NULL);
     return l && l->job.state == STATE_SCHEDULED && heap_order_of(l->job.run_at.ms) == entry.order &&
-           !jobs_doomed(e, l);
+           !jobs_purged(e, l);
 }
 
 bool valid_expiry(void *engine, struct heap_entry entry)
@@ -151,7 +151,7 @@ bool valid_expiry(void *engine, struct heap_entry entry)
     struct engine *e = engine;
     const struct live *l = jobs_by_seq(e, entry.seq, NULL);
     return l && state_waits(l->job.state) &&
-           heap_order_of(more_of(e, l).expires_at.ms) == entry.order && !jobs_doomed(e, l);
+           heap_order_of(more_of(e, l).expires_at.ms) == entry.order && !jobs_purged(e, l);
 }
 
 static bool stale_ready(void *e, struct heap_entry entry)
@@ -238,7 +238,7 @@ void jobs_ranked(struct engine *e, const struct live *l, const struct job *befor
 {
     if (before->state != STATE_READY)
         return;
-    /* Whoever takes it off the list goes by the new priority. */
+    /* The code that removes it from the list uses the new priority. */
     struct queue *q = queue_of(e, l);
     q->urgent -= before->priority > PRIORITY_URGENT;
     q->urgent += l->job.priority > PRIORITY_URGENT;
@@ -372,9 +372,9 @@ int jobs_add(struct engine *e, const struct job *job, const struct job_extra *ex
     struct queue *q = queue_at(e, job->queue);
     if (!q->gone)
         ranks_made(e, l);
-    if (jobs_doomed(e, l)) {
-        joblist_append(e, &q->doomed, handle);
-        queues_doom_later(e, q);
+    if (jobs_purged(e, l)) {
+        joblist_append(e, &q->purging, handle);
+        queues_purge_later(e, q);
     } else {
         enter_state(e, handle);
     }
@@ -386,8 +386,8 @@ void jobs_drop(struct engine *e, uint32_t handle)
 {
     struct live *l = live_at(e, handle);
     struct queue *q = queue_of(e, l);
-    if (jobs_doomed(e, l))
-        joblist_remove(e, &q->doomed, handle, STATE_NONE);
+    if (jobs_purged(e, l))
+        joblist_remove(e, &q->purging, handle, STATE_NONE);
     else
         leave_state(e, handle, l->job.state);
     if (l->lease)

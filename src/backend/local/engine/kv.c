@@ -154,7 +154,7 @@ static struct kv *kv_add(struct engine *e, struct span key, uint32_t *ret_handle
     return k;
 }
 
-/* A record that is free is nobody's: its entry goes with it, at once. */
+/* The slot of the key becomes free, so its heap entry is removed at once. */
 static void disarm(struct engine *e, struct kv *k)
 {
     if (k->place)

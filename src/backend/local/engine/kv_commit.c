@@ -55,7 +55,7 @@ void kv_emit_set(struct engine *e, const struct kv_set *set, uint64_t version)
 uint32_t kv_emit_gone(struct engine *e, const struct span *keys, uint32_t count, uint64_t version)
 {
     struct record rec;
-    CHECK(gone_record(e, keys, count, &rec) == 0); /* as large as it was when room was made */
+    CHECK(gone_record(e, keys, count, &rec) == 0); /* as large as when memory was reserved */
     rec.kv_gone.version = version;
     if (rec.kv_gone.count > 0)
         engine_emit(e, &rec);

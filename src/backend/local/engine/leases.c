@@ -236,7 +236,7 @@ struct live *leases_by_nonce(struct engine *e, uint64_t nonce)
     uint32_t handle;
     while (nonce && (handle = map64_get(&e->nonces, nonce)) != 0) {
         struct live *l = live_at(e, lease_at(e, handle)->job);
-        if (!jobs_doomed(e, l))
+        if (!jobs_purged(e, l))
             return l;
         /* Its queue was deleted; the slice that removes the job ends the lease. */
         nonce_unlink(e, handle);

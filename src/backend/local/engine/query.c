@@ -88,8 +88,8 @@ static struct outpost frontier_take(struct frontier *f)
 
 #define PEEK_LOOKS_MAX 4096 /* stale entries a peek is willing to walk through */
 
-/* The next entry that is valid; NULL = there is none, or none near enough, or no memory. The same
- * job may stand there twice, side by side: it is given once. */
+/* The next entry that is valid; NULL = no entry is valid, or none near enough, or no memory. The
+ * same job may stand there twice, side by side: it is given once. */
 static struct live *frontier_next(struct engine *e, struct frontier *f, const struct heap *h,
                                   heap_stale_fn valid, uint64_t *last, size_t *looks)
 {

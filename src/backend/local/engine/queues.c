@@ -44,7 +44,7 @@ void queues_wake(struct engine *e, struct queue *q)
         return;
     struct engine_out *out = e->out;
     if (out->wake_count == out->wake_room)
-        return; /* room for every queue was made at the start of the step */
+        return; /* memory for every queue was reserved at the start of the step */
     q->woken = true;
     out->wakes[out->wake_count++] = q->number;
 }
@@ -102,13 +102,13 @@ void queues_trim_later(struct engine *e, struct queue *q)
     e->trims[e->trim_count++] = q->number;
 }
 
-void queues_doom_later(struct engine *e, struct queue *q)
+void queues_purge_later(struct engine *e, struct queue *q)
 {
-    if (q->dooming)
+    if (q->purging_listed)
         return;
-    CHECK(e->doomed_count < e->doomed_room);
-    q->dooming = true;
-    e->doomed_queues[e->doomed_count++] = q->number;
+    CHECK(e->purging_count < e->purging_room);
+    q->purging_listed = true;
+    e->purging_queues[e->purging_count++] = q->number;
 }
 
 /* --- the table of queues --- */
@@ -215,14 +215,14 @@ static int grow_u32(uint32_t **array, size_t *room, size_t want)
 /* Room for one more queue everywhere, so that entering it cannot fail. */
 static int room_for_queue(struct engine *e)
 {
-    size_t all = e->queue_count + e->doomed_count + 1;
+    size_t all = e->queue_count + e->purging_count + 1;
     int err = room_by_number(e);
     if (!err)
         err = map128_reserve(&e->queue_map, 1);
     if (!err)
         err = grow_u32(&e->trims, &e->trim_room, all);
     if (!err)
-        err = grow_u32(&e->doomed_queues, &e->doomed_room, all);
+        err = grow_u32(&e->purging_queues, &e->purging_room, all);
     if (!err)
         err = heap_reserve(&e->resume_queues, 1);
     if (!err && e->by_name_room < all) {
@@ -386,22 +386,22 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
 }
 
 /* Everything in this list ceases to exist and waits for the slices that remove it. */
-static void doom_list(struct engine *e, struct queue *q, struct joblist *list)
+static void purge_list(struct engine *e, struct queue *q, struct joblist *list)
 {
     if (!list->head)
         return;
-    if (q->doomed.tail) {
-        live_at(e, q->doomed.tail)->next = list->head;
-        live_at(e, list->head)->prev = q->doomed.tail;
+    if (q->purging.tail) {
+        live_at(e, q->purging.tail)->next = list->head;
+        live_at(e, list->head)->prev = q->purging.tail;
     } else {
-        q->doomed.head = list->head;
+        q->purging.head = list->head;
     }
-    q->doomed.tail = list->tail;
-    q->doomed.count += list->count;
+    q->purging.tail = list->tail;
+    q->purging.count += list->count;
     *list = (struct joblist){0};
 }
 
-static void doom_states(struct engine *e, struct queue *q, unsigned states)
+static void purge_states(struct engine *e, struct queue *q, unsigned states)
 {
     for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++) {
         if (!(states & STATE_BIT(s)))
@@ -409,15 +409,15 @@ static void doom_states(struct engine *e, struct queue *q, unsigned states)
         if (state_lives(s))
             e->live -= q->lists[s].count;
         e->by_state[s] -= q->lists[s].count;
-        ranks_doomed(q, s);
+        ranks_purged(q, s);
         if (s == STATE_READY)
             q->urgent = 0;
-        doom_list(e, q, &q->lists[s]);
+        purge_list(e, q, &q->lists[s]);
     }
     heap_done(&q->ready);
     heap_done(&q->due);
-    if (q->doomed.head || q->gone)
-        queues_doom_later(e, q);
+    if (q->purging.head || q->gone)
+        queues_purge_later(e, q);
     bulk_queue_changes(e, q->number, states);
 }
 
@@ -427,7 +427,7 @@ int queues_apply_purged(struct engine *e, const struct rec_purged *r)
     if (!q || q->gone)
         return -ERR_CORRUPT;
     unique_purged(q);
-    doom_states(e, q, STATES_WAITING);
+    purge_states(e, q, STATES_WAITING);
     q->generation = r->generation;
     return 0;
 }
@@ -443,18 +443,18 @@ int queues_apply_gone(struct engine *e, uint32_t number)
         e->last_named = NULL;
     q->gone = true;
     ranks_free(q);
-    doom_states(e, q, STATES_ALL);
+    purge_states(e, q, STATES_ALL);
     return 0;
 }
 
 int queues_apply_end(struct engine *e, uint32_t number)
 {
     struct queue *q = queue_at(e, number);
-    if (!q || !q->gone || q->doomed.head)
+    if (!q || !q->gone || q->purging.head)
         return -ERR_CORRUPT;
-    for (size_t i = 0; i < e->doomed_count; i++)
-        if (e->doomed_queues[i] == number) {
-            e->doomed_queues[i] = e->doomed_queues[--e->doomed_count];
+    for (size_t i = 0; i < e->purging_count; i++)
+        if (e->purging_queues[i] == number) {
+            e->purging_queues[i] = e->purging_queues[--e->purging_count];
             break;
         }
     for (size_t i = 0; i < e->trim_count; i++)
@@ -554,7 +554,7 @@ bool queues_scope_waits(const struct ops *o, const struct queue_state *q, uint8_
 {
     (void)o;
     return (q->policy.unique_scope == UNIQUE_NONE || to == UNIQUE_NONE) &&
-           queue_from(q)->doomed.head;
+           queue_from(q)->purging.head;
 }
 
 #define SHARED_LOOKS 100000 /* jobs that are looked at to name some that share a key */
@@ -623,8 +623,8 @@ static int64_t oldest_ready_ms(const struct engine *e, const struct queue *q)
     return age > 0 ? age : 0;
 }
 
-/* Clears stale entries on the way, but not more than a slice: then the time is too early, which
- * costs whoever waits for it a look, and the next question goes on from there. */
+/* Removes stale entries that it finds, but at most a slice of them. The time is then too early: the
+ * caller looks once more than necessary, and the next call continues from there. */
 static int64_t next_due_ms(struct engine *e, struct queue *q)
 {
     struct heap_entry top;
@@ -659,9 +659,9 @@ int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret)
         .created_at = q->created_at,
         .updated_at = q->updated_at,
         .paused_until = q->paused_until,
-        .totals = counters_total(e, q),
+        .totals = q->totals,
     };
-    counters_since_boot(q, &ret->totals, &ret->counts);
+    counters_since_boot(q, &ret->counts);
     ret->counts.urgent = q->urgent;
     for (int s = 0; s < STATE_COUNT; s++)
         ret->counts.by_state[s] = q->lists[s].count;

@@ -55,7 +55,7 @@ void ranks_left(struct queue *q, const struct job *j, uint8_t state)
         roster_remove(&q->by_state, state_key(j, state));
 }
 
-void ranks_doomed(struct queue *q, uint8_t state)
+void ranks_purged(struct queue *q, uint8_t state)
 {
     struct roster_key from = {state, 0}, to = {state + 1u, 0};
     if (q->policy.ranked)
@@ -91,7 +91,7 @@ int ranks_begin(struct engine *e, struct queue *q)
     for (int s = 0; s < STATE_COUNT && !err; s++)
         err = rank_list(e, q, &q->lists[s], true);
     if (!err)
-        err = rank_list(e, q, &q->doomed, false);
+        err = rank_list(e, q, &q->purging, false);
     if (err)
         ranks_free(q);
     return err;
@@ -200,7 +200,7 @@ static bool key_matches(struct engine *e, const struct op_page *want, struct has
                         const struct live *l)
 {
     return hash128_equal(extra_unique(extra_at(e, l->extra)), unique) &&
-           want->states & STATE_BIT(l->job.state) && !jobs_doomed(e, l);
+           want->states & STATE_BIT(l->job.state) && !jobs_purged(e, l);
 }
 
 static int page_by_key(struct engine *e, struct queue *q, const struct op_page *want,

@@ -21,7 +21,7 @@ static size_t tick_leases(struct engine *e, size_t budget)
         if (lease->until > now) { /* extended meanwhile, or not begun */
             leases_enter(e, lease,
                          lease->until != NEVER_MS ? lease->until : now + lease_first_ms(lease));
-        } else if (jobs_doomed(e, live_at(e, lease->job))) {
+        } else if (jobs_purged(e, live_at(e, lease->job))) {
             heap_remove(&e->leases_end, lease->place); /* the slice that removes the job ends it */
             lease->place = SIZE_MAX;
         } else if (!ops_lease_ended(&e->ops, &live_at(e, lease->job)->job)) {
@@ -201,25 +201,25 @@ static size_t tick_keys(struct engine *e, size_t budget)
 
 /* --- purged jobs and deleted queues, in slices --- */
 
-static size_t remove_doomed(struct engine *e, struct queue *q, size_t budget)
+static size_t remove_purged(struct engine *e, struct queue *q, size_t budget)
 {
     uint64_t previous = 0;
     size_t n = 0;
     buf_clear(&e->scratch);
-    for (uint32_t at = q->doomed.head; at && n < budget; at = live_at(e, at)->next, n++)
+    for (uint32_t at = q->purging.head; at && n < budget; at = live_at(e, at)->next, n++)
         if (record_seq_append(&e->scratch, &previous, live_at(e, at)->job.seq) != 0)
             break;
     return n > 0 && emit_gone(e, n) ? n : 0;
 }
 
-static size_t tick_doomed(struct engine *e, size_t budget)
+static size_t tick_purging(struct engine *e, size_t budget)
 {
     size_t done = 0;
-    while (e->doomed_count > 0 && done < budget) {
-        struct queue *q = queue_at(e, e->doomed_queues[e->doomed_count - 1]);
-        size_t n = remove_doomed(e, q, budget - done);
+    while (e->purging_count > 0 && done < budget) {
+        struct queue *q = queue_at(e, e->purging_queues[e->purging_count - 1]);
+        size_t n = remove_purged(e, q, budget - done);
         done += n;
-        if (q->doomed.head)
+        if (q->purging.head)
             break; /* the slice is full, or memory is short */
         struct record rec = {
             .kind = REC_QUEUE_END,
@@ -231,8 +231,8 @@ static size_t tick_doomed(struct engine *e, size_t budget)
             engine_emit(e, &rec); /* takes it off the list */
             done++;
         } else {
-            q->dooming = false;
-            e->doomed_count--;
+            q->purging_listed = false;
+            e->purging_count--;
         }
     }
     return done;
@@ -255,8 +255,9 @@ void op_tick(struct engine *e, const struct op *op)
     struct engine_reply *r = reply_new(e, op);
     size_t budget = e->config.slice;
     typedef size_t (*part_fn)(struct engine *, size_t);
-    static const part_fn parts[] = {tick_leases, tick_holds, tick_promote, tick_expire, tick_doomed,
-                                    bulk_tick,   tick_trim,  tick_prune,   tick_keys,   tick_kv};
+    static const part_fn parts[] = {tick_leases,  tick_holds, tick_promote, tick_expire,
+                                    tick_purging, bulk_tick,  tick_trim,    tick_prune,
+                                    tick_keys,    tick_kv};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         size_t n = parts[i](e, budget);
         budget = n < budget ? budget - n : 1; /* one kind of work must not starve the others */
@@ -281,7 +282,7 @@ static int64_t top_in(const struct heap *h, int64_t now)
 
 int64_t engine_next_tick_ms(const struct engine *e, struct now now)
 {
-    if (e->doomed_count || e->bulks || e->trim_count || e->loose_count)
+    if (e->purging_count || e->bulks || e->trim_count || e->loose_count)
         return 0;
     int64_t wait = top_in(&e->leases_end, lease_now(e, now));
     wait = sooner(wait, top_in(&e->due_queues, now.wall.ms));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Payloads that are not lost with their jobs: a job may name keys of the key-value store at which
- * it leaves its payload when it dies, whichever way. The record that says so names the job and the
- * key; whoever applies it copies the payload. The key-value store's limits do not hold here: nobody
- * is left who could be told. */
+/* Payloads that are kept when their job dies: a job may name keys of the key-value store to which
+ * its payload is copied when it becomes dead for any reason. The record of this names the job and
+ * the key; the store copies the payload when it applies the record. The limits of the key-value
+ * store do not apply here, because no client is left that could get the refusal. */
 #include "backend/local/engine/engine_impl.h"
 
 static struct undelivered *at(const struct engine *e, uint32_t handle)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unique keys: which job holds one.
  *
- * The jobs of a queue that have the same key stand in a chain, cancelled ones left out, the live
- * one, if there is one, first; the map leads from the key to the first. The queue's scope says who
- * of them holds the key: the live one alone, or whoever is there. So a change of scope moves
- * nothing. Two numbers per queue are kept instead of walking through its jobs when the scope is
- * widened, which must not leave two holders of one key:
+ * The jobs of a queue that have the same key form a chain, without the cancelled ones. If one of
+ * them is live, it is the first; the map leads from the key to the first. The scope of the queue
+ * says which of them holds the key: only a live one, or any first one. Therefore a change of scope
+ * moves nothing. A scope that is widened must not leave two holders of one key. To decide that
+ * without visiting all jobs, each queue has two numbers:
  *
  *   shared          jobs that stand behind another; none = the scope may be widened
  *   shared_waiting  chains of two or more whose first job waits
  *
  * A purge takes all waiting jobs away without visiting them: it takes shared_waiting off shared. A
- * purged job stays first in its chain until somebody comes that way.
+ * purged job stays first in its chain until an operation finds it there.
  *
- * Where the scope is `none`, nobody holds a key and any number of live jobs may have it: chains are
+ * Where the scope is `none`, no job holds a key and any number of live jobs may have it: chains are
  * in no order, shared_waiting is 0, and purged jobs are counted until they are removed. Scopes of
  * the two kinds follow each other only when no purged job is left, and the strict ones begin with
  * chains of one. */
@@ -83,7 +83,7 @@ static uint32_t first_there(struct engine *e, struct hash128 unique)
     uint32_t first = first_of(e, unique);
     if (first && loose(queue_of(e, live_at(e, first))))
         return first;
-    if (first && jobs_doomed(e, live_at(e, first))) {
+    if (first && jobs_purged(e, live_at(e, first))) {
         detach(e, first); /* the purge has taken it off the count */
         first = first_of(e, unique);
     }
@@ -183,7 +183,7 @@ void unique_gone(struct engine *e, uint32_t handle)
         part(e, q, handle, handle);
         return;
     }
-    if (is_first && jobs_doomed(e, l)) {
+    if (is_first && jobs_purged(e, l)) {
         detach(e, handle); /* the purge has taken it off the count */
         return;
     }
@@ -217,7 +217,7 @@ struct live *jobs_unique_holder(struct engine *e, struct hash128 unique)
 {
     uint32_t first = first_there(e, unique);
     struct live *l = first ? live_at(e, first) : NULL;
-    return l && !jobs_doomed(e, l) && jobs_unique_holds(queue_of(e, l), l->job.state) ? l : NULL;
+    return l && !jobs_purged(e, l) && jobs_unique_holds(queue_of(e, l), l->job.state) ? l : NULL;
 }
 
 bool unique_shares(const struct engine *e, const struct live *l)
@@ -257,7 +257,7 @@ const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_
         return linked ? "holds a unique key it should not" : "lost its unique key";
     if (!linked)
         return NULL;
-    bool after_purged = x->twin_prev && jobs_doomed(e, live_at(e, x->twin_prev));
+    bool after_purged = x->twin_prev && jobs_purged(e, live_at(e, x->twin_prev));
     bool is_first = x->twin_prev == 0;
     if (is_first != (first_of(e, extra_unique(x)) == handle) ||
         (x->twin_prev && extra_of(e, x->twin_prev)->twin_next != handle) ||

@@ -48,7 +48,7 @@ static int check_job(struct recount *c, const struct queue *q, uint32_t handle, 
         return wrong(c, "the directory does not lead to it", seq);
     if (l->job.state != state || l->job.queue != q->number)
         return wrong(c, "stands in the wrong list", seq);
-    if (jobs_doomed(c->e, l))
+    if (jobs_purged(c->e, l))
         return wrong(c, "is purged but still listed", seq);
     if ((state == STATE_RUNNING) != (l->lease != 0))
         return wrong(c, "running and lease do not agree", seq);
@@ -110,7 +110,7 @@ static int check_ranks(struct recount *c, const struct queue *q)
                 (!hash128_none(unique) && !roster_has(&q->by_key, key)))
                 return wrong(c, "has no place in its ranked queue", l->job.seq);
         }
-    if (jobs == q->by_state.count && (q->doomed.head || keys == q->by_key.count))
+    if (jobs == q->by_state.count && (q->purging.head || keys == q->by_key.count))
         return 0;
     return err_note_set(c->note, -ERR_CORRUPT, "queue %u: jobs that are gone have places",
                         q->number);
@@ -125,7 +125,7 @@ static int check_queue(struct recount *c, const struct queue *q)
     c->urgent = 0;
     for (uint8_t s = 0; !err && s < (uint8_t)STATE_COUNT; s++)
         err = check_list(c, q, &q->lists[s], s);
-    bool loose = q->policy.unique_scope == UNIQUE_NONE && q->doomed.head;
+    bool loose = q->policy.unique_scope == UNIQUE_NONE && q->purging.head;
     if (!err && !q->gone && !loose &&
         (q->shared != c->uniques.shared || q->shared_waiting != c->uniques.shared_waiting ||
          (q->shared && q->policy.unique_scope == UNIQUE_KEPT)))
@@ -136,8 +136,8 @@ static int check_queue(struct recount *c, const struct queue *q)
     if (!err && !q->gone && q->urgent != c->urgent)
         err = err_note_set(c->note, -ERR_CORRUPT, "queue %u counts %llu urgent jobs, has %llu",
                            q->number, (unsigned long long)q->urgent, (unsigned long long)c->urgent);
-    for (uint32_t at = q->doomed.head; !err && at; at = live_at(c->e, at)->next) {
-        if (!jobs_doomed(c->e, live_at(c->e, at)))
+    for (uint32_t at = q->purging.head; !err && at; at = live_at(c->e, at)->next) {
+        if (!jobs_purged(c->e, live_at(c->e, at)))
             err = wrong(c, "is listed for removal but lives", live_at(c->e, at)->job.seq);
         c->leases += live_at(c->e, at)->lease != 0;
         c->jobs++;
@@ -342,7 +342,7 @@ static uint64_t hash_queue(const struct engine *e, const struct queue *q)
     h = hash_policy(h, &q->policy);
     for (int i = 0; i < COUNTER_COUNT; i++)
         h = state_mix(h, q->totals.of[i]);
-    uint64_t jobs = hash_list(e, &q->doomed);
+    uint64_t jobs = hash_list(e, &q->purging);
     for (int s = 0; s < STATE_COUNT; s++)
         jobs += hash_list(e, &q->lists[s]);
     return state_mix(h, jobs);

@@ -137,9 +137,9 @@ static void drop_of(struct kept_records *all, struct span alert)
 static int alert_put(struct store_memory *m, const struct record *r)
 {
     struct record kept = *r;
-    kept.alert_put.anew = false; /* store the rule, not the effect of the change */
+    kept.alert_put.condition_changed = false; /* store the rule, not the effect of the change */
     int rc = put(&m->records[KEPT_ALERTS], &kept);
-    if (rc == 0 && r->alert_put.anew)
+    if (rc == 0 && r->alert_put.condition_changed)
         drop_of(&m->records[KEPT_RAISED], r->alert_put.name);
     if (rc == 0 && r->alert_put.rule.url.len == 0)
         drop_of(&m->records[KEPT_NOTICES], r->alert_put.name);

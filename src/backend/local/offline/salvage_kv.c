@@ -121,7 +121,7 @@ static int journal_upto(struct salvage *s, size_t *at, const struct span *key)
     return rc;
 }
 
-static struct kv_view row_view(sqlite3_stmt *st)
+static struct kv_view kv_row_view(sqlite3_stmt *st)
 {
     return (struct kv_view){.key = column_span(st, 0),
                             .found = true,
@@ -149,7 +149,7 @@ static int rows_rising(struct salvage *s, sqlite3_stmt *st, struct buf *last, bo
     size_t at = 0;
     int rc = 0, step = SQLITE_ROW;
     while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW) {
-        struct kv_view v = row_view(st);
+        struct kv_view v = kv_row_view(st);
         rc = journal_upto(s, &at, &v.key);
         if (rc == 0 && !overlaid(s, v.key))
             rc = row_give(s, st, &v);
@@ -168,7 +168,7 @@ static int rows_falling(struct salvage *s, sqlite3_stmt *st, const struct buf *l
 {
     int rc = 0;
     while (rc == 0 && sqlite3_step(st) == SQLITE_ROW) {
-        struct kv_view v = row_view(st);
+        struct kv_view v = kv_row_view(st);
         if (last->len > 0 && span_order(v.key, buf_span(last)) <= 0)
             break;
         if (!overlaid(s, v.key))

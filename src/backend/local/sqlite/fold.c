@@ -93,7 +93,8 @@ static int fold_grow(struct fold *f)
     return 0;
 }
 
-int fold_change(struct fold *f, uint64_t seq, struct change **ret)
+/* The change of this job; created if it does not exist yet (then flags are 0). */
+MUST_CHECK static int fold_change(struct fold *f, uint64_t seq, struct change **ret)
 {
     if (f->count == f->room) {
         int rc = fold_grow(f);
@@ -115,8 +116,9 @@ const struct change *fold_find(const struct fold *f, uint64_t seq)
     return at ? &f->changes[at - 1] : NULL;
 }
 
-int fold_ended(struct fold *f, const struct change *c, const struct attempt_end *end,
-               uint64_t position)
+/* The job's attempt ends with the record at this position. */
+MUST_CHECK static int fold_ended(struct fold *f, const struct change *c,
+                                 const struct attempt_end *end, uint64_t position)
 {
     if (f->ended_count == f->ended_room) {
         uint32_t room = f->ended_room ? f->ended_room * 2 : 64;

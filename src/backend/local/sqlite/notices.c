@@ -39,7 +39,7 @@ static int write_alert_put(struct store_sqlite *q, const struct rec_alert_put *r
     bind_text(st, 13, r->rule.url);
     bind_text(st, 14, r->rule.secret);
     int rc = write_any(q, STMT_ALERT_PUT, note);
-    if (rc == 0 && r->anew)
+    if (rc == 0 && r->condition_changed)
         rc = write_of(q, STMT_RAISED_OF, r->name, note);
     if (rc == 0 && r->rule.url.len == 0)
         rc = write_of(q, STMT_NOTICES_OF, r->name, note);

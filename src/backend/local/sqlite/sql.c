@@ -8,11 +8,6 @@
 #include "backend/local/pages/vfs.h"
 #include "backend/local/sqlite/store_sqlite.h"
 
-const char *store_sqlite_version(void)
-{
-    return sqlite3_libversion();
-}
-
 /* ---- errors ---- */
 
 /* A failed sync is never "no space": what was written may already be lost, so a retry is not

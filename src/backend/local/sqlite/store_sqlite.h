@@ -36,7 +36,6 @@
 #include "backend/local/store_frames.h"
 #include "core/job_texts.h"
 
-const char *store_sqlite_version(void); /* of the SQLite library */
 
 /* ---- SQL helpers (sqlite/sql.c) ---- */
 
@@ -264,11 +263,6 @@ void fold_clear(struct fold *f);
 void fold_trim(struct fold *f);
 /* The change of this job, or NULL. */
 const struct change *fold_find(const struct fold *f, uint64_t seq);
-/* The change of this job; created if it does not exist yet (then flags are 0). */
-MUST_CHECK int fold_change(struct fold *f, uint64_t seq, struct change **ret);
-/* The job's attempt ends with the record at this position. */
-MUST_CHECK int fold_ended(struct fold *f, const struct change *c, const struct attempt_end *end,
-                          uint64_t position);
 void fold_sort(struct fold *f); /* fills order */
 
 /* ---- the store ---- */

@@ -9,5 +9,5 @@
  * who owns it. NULL: the connection was lost, or nothing arrived for patience_ms; it cannot be used
  * any more. */
 PGresult *pg_exec(PGconn *pg, const char *query, int64_t patience_ms);
-/* A value as text; "" if there is none, whatever the server returned. */
+/* A value as text; "" if the value is missing, whatever the server returned. */
 const char *pg_text_at(const PGresult *r, int row, int col);

@@ -1,10 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What a unit of work reads and locks (load.c, loaded.c), in one round.
 
--- name: lock_shared
--- Locks the queues of a unit against units that change a queue as a whole. Takes names ($1) and jobs ($2);
--- returns numbers. In ascending order, so that two units never wait for each other.
-SELECT n, pg_advisory_xact_lock_shared(${lock_class(queues)}, n) IS NULL
+-- part: lock_queues(lock)
+-- Takes this lock on queues in ascending order, so that two units never wait for each other.
+SELECT n, ${lock}(${lock_class(queues)}, n) IS NULL
 FROM (
     SELECT number AS n
     FROM @queues
@@ -14,21 +13,16 @@ FROM (
     FROM @job
     WHERE seq = ANY ($2::int8[])
     ORDER BY 1
-) x;
+) x
+
+-- name: lock_shared
+-- Locks the queues of a unit against units that change a queue as a whole. Takes names ($1) and jobs ($2);
+-- returns numbers.
+${lock_queues(pg_advisory_xact_lock_shared)};
 
 -- name: lock_alone
 -- The same for a unit that changes a queue as a whole: it excludes every other unit.
-SELECT n, pg_advisory_xact_lock(${lock_class(queues)}, n) IS NULL
-FROM (
-    SELECT number AS n
-    FROM @queues
-    WHERE name = ANY ($1::text[]) AND NOT deleted
-    UNION
-    SELECT queue
-    FROM @job
-    WHERE seq = ANY ($2::int8[])
-    ORDER BY 1
-) x;
+${lock_queues(pg_advisory_xact_lock)};
 
 -- name: seqs
 -- Draws $1 sequences for new jobs; returns one a row.

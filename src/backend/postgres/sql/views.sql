@@ -18,82 +18,45 @@ WHERE seq = $1::int8
 ORDER BY n DESC
 LIMIT ${attempts_kept};
 
--- name: peek_ready
--- Returns the first $2 ready jobs of the queue $1, with bodies if $3.
+-- part: peek(jobs; measure_order; order; page)
+-- A page of the jobs of the queue $1 with this property, in this order (of x to measure them, of j to return
+-- them), with bodies if $3.
 SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
 FROM @queues q
 JOIN LATERAL ${measured(
-    x.priority DESC, x.seq;
+    ${measure_order};
     SELECT j.*
     FROM @job j
-    WHERE j.queue = q.number AND j.generation = q.generation AND j.state = ${ready}
-    ORDER BY j.priority DESC, j.seq
-    LIMIT $2::int4
+    WHERE j.queue = q.number AND ${jobs}
+    ORDER BY ${order}
+    ${page}
 )} j ON true
 WHERE q.name = $1::text AND NOT q.deleted
-ORDER BY j.priority DESC, j.seq;
+ORDER BY ${order}
+
+-- name: peek_ready
+-- Returns the first $2 ready jobs of the queue $1, with bodies if $3.
+${peek(j.generation = q.generation AND j.state = ${ready}; x.priority DESC, x.seq; j.priority DESC, j.seq;
+    LIMIT $2::int4)};
 
 -- name: peek_scheduled
 -- Returns the first $2 scheduled jobs of the queue $1, with bodies if $3.
-SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queues q
-JOIN LATERAL ${measured(
-    x.run_at, x.seq;
-    SELECT j.*
-    FROM @job j
-    WHERE j.queue = q.number AND j.generation = q.generation AND j.state = ${scheduled}
-    ORDER BY j.run_at, j.seq
-    LIMIT $2::int4
-)} j ON true
-WHERE q.name = $1::text AND NOT q.deleted
-ORDER BY j.run_at, j.seq;
+${peek(j.generation = q.generation AND j.state = ${scheduled}; x.run_at, x.seq; j.run_at, j.seq; LIMIT $2::int4)};
 
 -- name: peek_running
 -- Returns the running jobs of the queue $1 that were claimed first, at most $2, with bodies if $3.
-SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queues q
-JOIN LATERAL ${measured(
-    x.since, x.token_epoch, x.token_counter;
-    SELECT j.*
-    FROM @job j
-    WHERE j.queue = q.number AND j.state = ${running}
-    ORDER BY j.since, j.token_epoch, j.token_counter
-    LIMIT $2::int4
-)} j ON true
-WHERE q.name = $1::text AND NOT q.deleted
-ORDER BY j.since, j.token_epoch, j.token_counter;
+${peek(j.state = ${running}; x.since, x.token_epoch, x.token_counter;
+    j.since, j.token_epoch, j.token_counter; LIMIT $2::int4)};
 
 -- name: peek_kept
 -- Returns the oldest $2 jobs of the queue $1 in a final state ($4), with bodies if $3.
-SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queues q
-JOIN LATERAL ${measured(
-    x.since, x.seq;
-    SELECT j.*
-    FROM @job j
-    WHERE j.queue = q.number AND j.state = $4::int4 AND j.state >= ${done}
-    ORDER BY j.since, j.seq
-    LIMIT $2::int4
-)} j ON true
-WHERE q.name = $1::text AND NOT q.deleted
-ORDER BY j.since, j.seq;
+${peek(j.state = $4::int4 AND j.state >= ${done}; x.since, x.seq; j.since, j.seq; LIMIT $2::int4)};
 
 -- name: peek_newest
 -- Returns the newest $2 jobs of the queue $1 that run or are in a final state ($4), after $5 others, with
 -- bodies if $3.
-SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
-FROM @queues q
-JOIN LATERAL ${measured(
-    x.since DESC, x.seq DESC;
-    SELECT j.*
-    FROM @job j
-    WHERE j.queue = q.number AND j.state = $4::int4 AND j.state >= ${running}
-    ORDER BY j.since DESC, j.seq DESC
-    OFFSET $5::int8
-    LIMIT $2::int4
-)} j ON true
-WHERE q.name = $1::text AND NOT q.deleted
-ORDER BY j.since DESC, j.seq DESC;
+${peek(j.state = $4::int4 AND j.state >= ${running}; x.since DESC, x.seq DESC; j.since DESC, j.seq DESC;
+    OFFSET $5::int8 LIMIT $2::int4)};
 
 -- name: queue_views
 -- Returns queues with their sums, the time since which the first ready jobs wait and the next scheduled
@@ -164,67 +127,38 @@ JOIN @job j ON j.queue = q.number AND j.group_key = $3::text AND (j.state > ${re
 WHERE (q.name = $1::text OR q.number = $2::int4) AND NOT q.deleted
 GROUP BY j.state;
 
+-- part: list(jobs; order)
+-- A page of the jobs with this property that match the filter.
+SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
+FROM ${measured(
+    x.seq ${order};
+    SELECT j.*
+    FROM @job j
+    JOIN @queues q ON ${shown}
+    WHERE ${jobs} AND ${list_filter}
+    ORDER BY j.seq ${order}
+    LIMIT $11::int4
+)} j
+JOIN @queues q ON q.number = j.queue
+ORDER BY j.seq ${order}
+
 -- name: list
 -- Returns jobs by ascending sequence. Takes the range of sequences ($1, $2), queue or 0 ($3), masks of
 -- states and reasons ($4, $5), ranges of priority and of creation in ms ($6 to $9), whether bodies are
 -- wanted ($10), how many ($11), and from $12 on, the texts of core/job_texts.h or ''.
-SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
-FROM ${measured(
-    x.seq ASC;
-    SELECT j.*
-    FROM @job j
-    JOIN @queues q ON ${shown}
-    WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND ${list_filter}
-    ORDER BY j.seq ASC
-    LIMIT $11::int4
-)} j
-JOIN @queues q ON q.number = j.queue
-ORDER BY j.seq ASC;
+${list(($3::int4 = 0 OR j.queue = $3::int4); ASC)};
 
 -- name: list_newest
 -- The same, newest first.
-SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
-FROM ${measured(
-    x.seq DESC;
-    SELECT j.*
-    FROM @job j
-    JOIN @queues q ON ${shown}
-    WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND ${list_filter}
-    ORDER BY j.seq DESC
-    LIMIT $11::int4
-)} j
-JOIN @queues q ON q.number = j.queue
-ORDER BY j.seq DESC;
+${list(($3::int4 = 0 OR j.queue = $3::int4); DESC)};
 
 -- name: list_kept
 -- The same for jobs of one queue in a final state only, from the index of these.
-SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
-FROM ${measured(
-    x.seq ASC;
-    SELECT j.*
-    FROM @job j
-    JOIN @queues q ON ${shown}
-    WHERE j.queue = $3::int4 AND j.state >= ${done} AND ${list_filter}
-    ORDER BY j.seq ASC
-    LIMIT $11::int4
-)} j
-JOIN @queues q ON q.number = j.queue
-ORDER BY j.seq ASC;
+${list(j.queue = $3::int4 AND j.state >= ${done}; ASC)};
 
 -- name: list_kept_newest
 -- The same, newest first.
-SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
-FROM ${measured(
-    x.seq DESC;
-    SELECT j.*
-    FROM @job j
-    JOIN @queues q ON ${shown}
-    WHERE j.queue = $3::int4 AND j.state >= ${done} AND ${list_filter}
-    ORDER BY j.seq DESC
-    LIMIT $11::int4
-)} j
-JOIN @queues q ON q.number = j.queue
-ORDER BY j.seq DESC;
+${list(j.queue = $3::int4 AND j.state >= ${done}; DESC)};
 
 -- name: workers
 -- Returns workers with how many jobs they run and how many workers there are, at most $1.

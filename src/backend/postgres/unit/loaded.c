@@ -140,7 +140,7 @@ int pg_load_queues(struct unit *u, const PGresult *r)
             return -ERR_NOMEM;
         err = pg_queue_read(r, i, q);
         if (!err && !q->gone)
-            known_learn(u->s, q);
+            queue_cache_learn(u->s, q);
     }
     return err;
 }
@@ -160,7 +160,7 @@ static void load_counts(struct unit *u, const PGresult *r)
     }
     for (size_t i = 0; i < u->queue_count; i++)
         if (u->queues[i]->counted)
-            known_learn(u->s, u->queues[i]);
+            queue_cache_learn(u->s, u->queues[i]);
 }
 
 static void load_idem(struct unit *u, const PGresult *r)

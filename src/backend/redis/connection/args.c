@@ -88,14 +88,9 @@ void redis_args_list_begin(struct rargs *a)
     a->list_from = a->count;
 }
 
-size_t redis_args_listed(const struct rargs *a)
-{
-    return a->count - a->list_from;
-}
-
 size_t redis_args_list_end(struct rargs *a)
 {
-    size_t n = redis_args_listed(a);
+    size_t n = a->count - a->list_from;
     char digits[LIST_DIGITS + 1];
     CHECK(n < 100000000);
     if (a->failed)

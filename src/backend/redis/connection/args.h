@@ -37,7 +37,6 @@ void redis_args_seq(struct rargs *a, uint64_t seq);
 /* A list: the number of arguments that follow until the end, as an argument itself; not nested. */
 void redis_args_list_begin(struct rargs *a);
 size_t redis_args_list_end(struct rargs *a);
-size_t redis_args_listed(const struct rargs *a); /* arguments in the open list */
 /* To return to an earlier point: an operation without arguments is not sent. */
 struct rargs_mark {
     size_t len, count;

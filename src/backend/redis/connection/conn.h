@@ -14,7 +14,7 @@
 #include "backend/redis/connection/tls.h"
 #include "backend/redis/connection/url.h"
 
-/* The text at this index of a list; "" if there is none, whatever the server sent. */
+/* The text at this index of a list; "" if it is missing, whatever the server sent. */
 static inline const char *redis_text_at(const redisReply *r, size_t i)
 {
     const redisReply *one =

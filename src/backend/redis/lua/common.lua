@@ -83,6 +83,18 @@ local function unique_of(row)
   return len > 0 and sub(row, ${job_bytes} + 1, ${job_bytes} + len) or nil
 end
 
+-- Adds a queue to those that a load or a tick returns: number, definition ...
+local queues, queues_seen = {}, {}
+local function give_queue(n)
+  if queues_seen[n] then return end
+  queues_seen[n] = true
+  local def = queue(n)
+  if def then
+    queues[#queues + 1] = n
+    queues[#queues + 1] = def
+  end
+end
+
 -- The alert of a notice.
 local function alert_of(packed)
   return sub(packed, ${notice_bytes} + 1, ${notice_bytes} + ${notice.alert_bytes(packed)})

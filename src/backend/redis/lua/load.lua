@@ -7,17 +7,7 @@ local shared = mode == '1' -- 'keys': as well, but this call concerns only keys,
 local seqs_wanted, numbers_wanted, live_wanted = count(), count(), arg() == '1'
 local quiet_ms = count()
 if shared and must_wait(me, quiet_ms) then return { 'wait' } end
-local rows, seen, queues, queues_seen = {}, {}, {}, {}
-
-local function give_queue(n)
-  if queues_seen[n] then return end
-  queues_seen[n] = true
-  local def = queue(n)
-  if def then
-    queues[#queues + 1] = n
-    queues[#queues + 1] = def
-  end
-end
+local rows, seen = {}, {}
 
 local function give_row(seq, row)
   if seen[seq] or not row then return end

@@ -2,20 +2,10 @@
 -- lowest and highest sequence, whether newest first, mask of states, how many to examine. Returns
 -- the time, the sequence that was reached ('' = the end), jobs with their rows, queues.
 local now, n, low, high, newest, states, limit = clock(arg()), arg(), count(), count(), arg() == '1', count(), count()
-local rows, queues, queues_seen = {}, {}, {}
+local rows = {}
 
 local function wanted(state)
   return math.floor(states / 2 ^ state) % 2 == 1
-end
-
-local function give_queue(q)
-  if queues_seen[q] then return end
-  queues_seen[q] = true
-  local def = queue(q)
-  if def then
-    queues[#queues + 1] = q
-    queues[#queues + 1] = def
-  end
 end
 
 local function give(seqs)

@@ -16,17 +16,6 @@ local function end_old(hash, index, upto)
 end
 end_old('idem', 'idemx', now)
 
-local queues, queues_seen = {}, {}
-local function give_queue(n)
-  if queues_seen[n] then return end
-  queues_seen[n] = true
-  local def = queue(n)
-  if def then
-    queues[#queues + 1] = n
-    queues[#queues + 1] = def
-  end
-end
-
 -- Appends sequences and their rows (false = removed).
 local function give(list, seqs)
   local rows = mget('row', seqs)

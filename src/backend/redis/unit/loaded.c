@@ -41,7 +41,7 @@ int rd_load_queues(struct unit *u, const redisReply *r)
             return -ERR_NOMEM;
         space.ready = q->ready;
         *q = space;
-        known_learn(u->s, q);
+        queue_cache_learn(u->s, q);
     }
     return 0;
 }
@@ -55,7 +55,7 @@ static void load_counts(struct unit *u, const redisReply *r)
         if (!q)
             continue;
         q->counted = true;
-        known_learn(u->s, q);
+        queue_cache_learn(u->s, q);
     }
 }
 

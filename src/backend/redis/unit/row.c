@@ -73,7 +73,7 @@ uint8_t redis_packed_bits(struct span packed)
     return packed.len >= ROW_HEAD(job) ? (uint8_t)ROW_GET(packed.at, job, has) : 0;
 }
 
-uint8_t redis_row_bits(const struct row *r)
+static uint8_t row_bits(const struct row *r)
 {
     uint8_t bits = redis_packed_bits(r->packed) & (ROW_RESULT | ROW_ERROR | ROW_ATTEMPTS);
     if (r->set_result || r->fresh)
@@ -150,7 +150,7 @@ static void put_job_fields(uint8_t *row, const struct row *r)
     const struct job *j = &r->job;
     ROW_PUT(row, job, version, ROW_VERSION);
     ROW_PUT(row, job, revision, redis_revision(r->packed) + 1);
-    ROW_PUT(row, job, has, redis_row_bits(r));
+    ROW_PUT(row, job, has, row_bits(r));
     ROW_PUT(row, job, state, j->state);
     ROW_PUT(row, job, queue, j->queue);
     ROW_PUT(row, job, order, heap_order_desc(j->priority));

@@ -20,7 +20,6 @@ uint32_t redis_revision(struct span packed); /* of a job, queue or notice; 0 = i
 struct span redis_row_encode(struct unit *u, const struct row *r);
 /* Everything except its queue in the unit. -ERR_CORRUPT */
 MUST_CHECK int redis_row_decode(uint64_t seq, struct span packed, struct row *ret);
-uint8_t redis_row_bits(const struct row *r); /* as it is now */
 uint8_t redis_packed_bits(struct span packed);
 /* The member of a ready job: order and sequence. */
 #define READY_MEMBER_BYTES ROW_HEAD(ready)

@@ -63,7 +63,7 @@ static int world_apply(struct store *s, const struct span *frames, size_t count,
         return err_note_set(note, -ERR_NO_SPACE, "too much of it is left");
     w->meta.position += count;
     for (uint64_t began = clock_ns(); clock_ns() - began < w->slow_ns;) {
-        /* it takes so long */
+        /* it takes this long */
     }
     if (w->more)
         applier_synced(w->a, append(w), 4096);
@@ -143,7 +143,7 @@ static void test_newer_records_wait_their_own_time(void **state)
     struct applier_state at = state_of(&w);
     assert_int_equal(at.applied, 1);
     assert_true(at.unapplied_ms <= (clock_ns() - asked) / 1000000);
-    uv_sem_wait(&w.swept); /* nobody asks for the second */
+    uv_sem_wait(&w.swept); /* no one asks for the second */
     assert_int_equal(state_of(&w).applied, 2);
     assert_true(clock_ns() - asked >= UINT64_C(750000000));
     world_end(&w);
@@ -181,7 +181,7 @@ static void test_swept_before_the_notice(void **state)
     applier_synced(w.a, append(&w), 4096);
     uint64_t second = append(&w);
     while (uv_sem_trywait(&w.tidied) == 0) {
-        /* of before */
+        /* earlier ones */
     }
     applier_want(w.a, 1);
     uv_sem_wait(&w.swept);

@@ -212,7 +212,7 @@ static void test_one_moment(void **state)
     same_as_first(other.path, result.position);
 }
 
-/* The WAL can start over as soon as the copy is made, whatever becomes of the file. */
+/* The WAL can be reset as soon as the copy is complete, whatever happens to the file. */
 static void test_wal_is_free(void **state)
 {
     (void)state;
@@ -379,7 +379,8 @@ static struct store_meta meta_of(const char *path)
     return meta;
 }
 
-/* Another id, sequences and epochs that nobody has seen; all else as it was. The new epoch. */
+/* Another id, sequences and epochs that no one has seen; everything else is unchanged. Returns the
+ * new epoch. */
 static uint64_t becomes_another(const char *from, const struct store_meta *was, uint64_t position)
 {
     struct err_note note = {""};
@@ -417,7 +418,7 @@ static void test_restored(void **state)
     assert_true(first != second || second != third); /* or a token of one counts in another */
 }
 
-/* A server that was killed leaves a WAL; the copy is made with it and without touching it. */
+/* A server that was killed leaves a WAL; the copy includes it and does not change it. */
 static void test_restored_with_wal(void **state)
 {
     (void)state;
@@ -669,7 +670,7 @@ static void one_at_a_time(const char *scheme)
     assert_int_equal(backend_backup(b, &request, &note), 0);
     assert_int_equal(a.called, 0);
     assert_int_equal(backend_backup(b, &again, &note), -ERR_LOCKED);
-    assert_non_null(strstr(note.text, "under way"));
+    assert_non_null(strstr(note.text, "another backup is running"));
     run_until(&loop, &a.called, 1);
     assert_int_equal(a.error, 0);
 
@@ -684,7 +685,7 @@ static void one_at_a_time(const char *scheme)
     run_until(&loop, &c.called, 2);
 
     assert_int_equal(backend_backup(b, &again, &note), 0);
-    backend_backup_cancel(b); /* it may not be over yet, but nobody is told any more */
+    backend_backup_cancel(b); /* it may not have ended yet, but `done` is not called any more */
     backend_end(&loop, b, &a);
     assert_int_equal(late.called, 0);
 }
@@ -696,7 +697,7 @@ static void test_one_at_a_time(void **state)
     one_at_a_time("fault+sqlite:");
 }
 
-/* Whoever waits when the backend closes is told, once, before it is gone. */
+/* A caller that waits when the backend closes is told, once, before it is freed. */
 static void test_closed_meanwhile(void **state)
 {
     (void)state;
@@ -728,7 +729,7 @@ static void test_nothing_on_disk(void **state)
     struct backup_request request = {backup_cb, &a};
     struct compact_request compact = {compact_cb, &a};
     assert_int_equal(backend_backup(b, &request, &note), -ERR_INVALID);
-    assert_non_null(strstr(note.text, "(memory) keeps nothing"));
+    assert_non_null(strstr(note.text, "(memory) stores nothing in files"));
     assert_int_equal(backend_compact(b, &compact, &note), -ERR_INVALID);
     backend_backup_cancel(b);
     backend_compact_cancel(b);

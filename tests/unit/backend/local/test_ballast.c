@@ -77,7 +77,7 @@ static void test_no_room(void **state)
     struct ballast *b;
     rig_dir_make(&dir);
     assert_int_equal(ballast_open(dir.base, MORE_THAN_ANY_DISK, &b), 0);
-    assert_false(ballast_lacks_room(b)); /* nobody has looked */
+    assert_false(ballast_lacks_room(b)); /* not checked yet */
     ballast_refill(b);
     assert_true(ballast_lacks_room(b));
     assert_true(ballast_room(b) < MORE_THAN_ANY_DISK);

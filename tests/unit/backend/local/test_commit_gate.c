@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies that the commit gate reads before they are asked for: that claims find them, and that
- * nobody gets a body that is no longer the job's. The store is applied and read on the spot. */
+/* Bodies that the commit gate prefetches: claims find them, and no claim gets a body that is no
+ * longer the job's. The store is applied and read at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,7 +176,7 @@ static void test_claims_find_bodies(void **state)
     assert_in_range(r->reads, 2, 8);
 }
 
-/* A job with options of its own, as every one of the beanstalk API is, need not be read either. */
+/* A job with its own options, as every one of the beanstalk API is, need not be read either. */
 static void test_options_stay_at_hand(void **state)
 {
     struct rig *r = *state;
@@ -225,8 +225,8 @@ static void fail_for_good(struct rig *r)
     assert_int_equal(r->outcome, OUT_OK);
 }
 
-/* A job that is requeued begins anew, but its last error is still shown, also when its payload has
- * been read ahead. */
+/* A job that is requeued starts again, but its last error is still shown, also if its payload was
+ * prefetched. */
 static void test_error_of_a_requeued_job(void **state)
 {
     struct rig *r = *state;

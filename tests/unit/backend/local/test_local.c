@@ -138,7 +138,7 @@ static const struct store_ops stub_ops = {.kind = "stub",
                                           .close = stub_close,
                                           .reader_open = stub_reader_open};
 
-/* ---- a directory in which no file can be made while it is full ---- */
+/* ---- a directory in which no file can be created while it is full ---- */
 
 struct tight {
     struct files base;
@@ -229,7 +229,7 @@ struct rig {
     uv_mutex_t lock;
     atomic_bool full, tight; /* the store; the journal */
     atomic_bool poor;        /* no file can be opened for the journal … */
-    atomic_uint refused;     /* … and none was, so often */
+    atomic_uint refused;     /* … and this many attempts were refused */
     struct held held;
     struct store *kept;
     struct rig_dir dir;
@@ -463,7 +463,7 @@ static void test_store_full_for_a_while(void **state)
     rig_end(&r);
 }
 
-/* Without room for what is kept for a full disk, there is none for new jobs. */
+/* Without space for the ballast file, there is no space for new jobs. */
 static void test_no_room_for_ballast(void **state)
 {
     (void)state;
@@ -477,7 +477,7 @@ static void test_no_room_for_ballast(void **state)
     assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_DISK_FULL);
     assert_int_equal(answer(&r, ask(&r, (struct op){.kind = OP_LIST})), OUT_OK);
     rig_end(&r);
-    assert_non_null(strstr(r.said, "too little room for the ballast"));
+    assert_non_null(strstr(r.said, "not enough free space for the ballast file"));
 }
 
 /* Uses up the journal: the number of the first op that gets no answer. */
@@ -497,8 +497,8 @@ static size_t fill_journal(struct rig *r, atomic_bool *lack)
     }
 }
 
-/* Without room in the journal, too, nothing can be promised: a close says of what it loses that
- * nobody knows; what was answered is there afterwards. */
+/* Without space in the journal nothing can be promised: for what a close loses, it says that the
+ * outcome is unknown; what was acknowledged still exists afterwards. */
 static void test_close_while_stuck(void **state)
 {
     (void)state;
@@ -558,7 +558,8 @@ static void test_close_while_stuck_and_reading(void **state)
     rig_free(&r);
 }
 
-/* Too many connections, say: no segment can be made for a while. Nothing is lost, nothing fails. */
+/* For example because there are too many connections, no segment can be created for a while.
+ * Nothing is lost, nothing fails. */
 static void test_no_descriptors_for_a_while(void **state)
 {
     (void)state;
@@ -647,8 +648,7 @@ static void again_cb(void *ctx, const struct reply *reply)
     reply_cb(ctx, reply);
 }
 
-/* Whoever asks for news again inside an answer, as a listener that comes or goes does, must not
- * lose the news that this very turn brings. */
+/* A listener that sets on_news again inside a reply must not lose the events of this iteration. */
 static void test_news_asked_for_again(void **state)
 {
     (void)state;
@@ -677,7 +677,7 @@ static void backup_cb(void *ctx, const struct backup_result *result)
     struct backups *b = ctx;
     b->called++;
     b->error = result->error;
-    assert_non_null(strstr(result->note, "make room"));
+    assert_non_null(strstr(result->note, "free some space"));
     uv_stop(&b->r->loop);
 }
 

@@ -79,7 +79,7 @@ static void test_removed_inside_a_signal(void **state)
     s[2].leaves = &s[1];
     watches_signal(&w, name_of(1));
     assert_int_equal(s[0].signals, 1);
-    assert_int_equal(s[1].signals + s[2].signals, 1); /* whoever came first */
+    assert_int_equal(s[1].signals + s[2].signals, 1); /* the one that came first */
     watches_signal(&w, name_of(1));
     assert_int_equal(s[0].signals, 1);
     assert_int_equal(s[1].signals + s[2].signals, 2);

@@ -109,7 +109,7 @@ static void patterns(void **state)
             fail_msg("\"%s\" and \"%s\"", all[i].pattern, all[i].name);
 }
 
-static void what_begins_anew(void **state)
+static void what_begins_again(void **state)
 {
     (void)state;
     struct alert_rule a, b;
@@ -142,8 +142,8 @@ static void waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),         cmocka_unit_test(refused), cmocka_unit_test(patterns),
-        cmocka_unit_test(what_begins_anew), cmocka_unit_test(waits),
+        cmocka_unit_test(defaults),          cmocka_unit_test(refused), cmocka_unit_test(patterns),
+        cmocka_unit_test(what_begins_again), cmocka_unit_test(waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

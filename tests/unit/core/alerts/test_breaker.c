@@ -179,7 +179,7 @@ static void unused_ones(void **state)
     (void)state;
     struct breaker b = {0};
     breaker_used(&b, at(0));
-    breaker_used(&b, at(BREAKER_USED_STEP_MS - 1)); /* not written down so often */
+    breaker_used(&b, at(BREAKER_USED_STEP_MS - 1)); /* not recorded this often */
     assert_int_equal(b.used_at.ms, at(0).ms);
     breaker_used(&b, at(BREAKER_USED_STEP_MS));
     assert_int_equal(b.used_at.ms, at(BREAKER_USED_STEP_MS).ms);

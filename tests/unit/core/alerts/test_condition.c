@@ -79,7 +79,7 @@ static struct sighting waiting(int64_t at, uint64_t claimed, int64_t oldest)
         .at = {at}, .ready = oldest < 0 ? 0 : 3, .claimed = claimed, .oldest_ready_ms = oldest};
 }
 
-static void nobody_claims(void **state)
+static void no_claims(void **state)
 {
     (void)state;
     struct alert_rule r = rule_of(ALERT_NO_CLAIM);
@@ -96,7 +96,7 @@ static void nobody_claims(void **state)
     struct sighting paused = waiting(500000, 8, 400000);
     paused.paused = true;
     assert_int_equal(look(&r, paused), VERDICT_HOLDS_NOT);
-    /* A new queue in which nobody ever claimed: its whole age counts. */
+    /* A new queue without any claim: its whole age counts. */
     struct sighting fresh = waiting(70000, 0, 60000);
     fresh.age_ms = 65000;
     begin(fresh, PAST_ALL);
@@ -168,7 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(depth),
         cmocka_unit_test(share_of_capacity),
-        cmocka_unit_test(nobody_claims),
+        cmocka_unit_test(no_claims),
         cmocka_unit_test(share_of_errors),
         cmocka_unit_test(window_slides),
         cmocka_unit_test(long_silence),

@@ -195,7 +195,7 @@ static void test_fold(void **state)
     assert_null(cron_note_name(CRON_PLAIN));
 }
 
-/* What is declared when nobody says: by the clock, or by elapsed time when the hour is a star. */
+/* The default: by local time, or by elapsed time if the hour is a star. */
 static void test_defaults(void **state)
 {
     (void)state;

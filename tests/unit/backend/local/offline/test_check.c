@@ -420,7 +420,7 @@ static const struct {
     {"UPDATE meta SET position = -1", "table meta, row 1: column position is -1"},
     {"UPDATE meta SET seq_upto = -1", "table meta, row 1: column seq_upto is -1"},
     {"UPDATE meta SET hash_key = x'00'", "table meta, row 1: column hash_key is 1 bytes"},
-    {"DELETE FROM meta", "table meta, which says whose store it is, is empty"},
+    {"DELETE FROM meta", "table meta, which identifies the store, is empty"},
     {"UPDATE jobs SET state = 2 WHERE seq = 7", "have the same unique key"},
     {"UPDATE jobs SET counts = counts | 1 << 32 WHERE seq = 9",
      "job 9 and job 8 of queue kept have the same unique key"},

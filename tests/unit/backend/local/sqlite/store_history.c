@@ -615,7 +615,7 @@ static void note_step(struct history *h)
     history_add(h, &r);
 }
 
-static void tally_step(struct history *h)
+static void counters_step(struct history *h)
 {
     const struct history_queue *q = &h->queues[random_below(&h->random, HISTORY_QUEUES)];
     struct record r = {.kind = REC_COUNTERS, .counters = {.queue = q->number}};
@@ -966,7 +966,7 @@ struct span history_frame(struct history *h, unsigned n)
         {3, store_step},
         {60, kv_step},
         {40, note_step},
-        {40, tally_step},
+        {40, counters_step},
         {20, schedule_step},
         {15, link_step},
         {60, report_step},

@@ -44,7 +44,7 @@ struct history_queue {
 
 struct history {
     struct random random;
-    uint32_t hour; /* of the tallies */
+    uint32_t hour; /* of the counters */
     struct wall_time now;
     uint64_t position; /* records so far */
     uint64_t seq, counter, bulk;
@@ -60,7 +60,7 @@ struct history {
     bool kv_there[HISTORY_KV];             /* keys [n] of the key-value store */
     bool keyed[HISTORY_JOBS];              /* jobs that got their keys for when they die */
     bool schedules[HISTORY_SCHEDULES + 1]; /* by number: it is there */
-    /* the frame being made */
+    /* the frame that is being built */
     struct buf frame;
     uint32_t count;
 };

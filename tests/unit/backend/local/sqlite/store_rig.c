@@ -151,7 +151,7 @@ static bool dump_took(struct dump *d, int rc)
     return false;
 }
 
-/* Whether what was read is whole; what is not is no line of its own. */
+/* Whether what was read is complete; an incomplete row is not printed as a line. */
 static bool dump_whole(struct dump *d, bool whole)
 {
     return dump_took(d, whole ? 0 : -ERR_CORRUPT);
@@ -290,18 +290,18 @@ int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count, struct 
     return r->ops->read(r, &query, arena, bodies);
 }
 
-static void put_tally(struct buf *b, const struct counters *t)
+static void put_counters(struct buf *b, const struct counters *t)
 {
     for (int i = 0; i < COUNTER_COUNT; i++)
         PUT(b, " %" PRIu64, t->of[i]);
     PUT(b, "\n");
 }
 
-static int dump_tally(void *ctx, uint32_t queue, const struct counters *totals)
+static int dump_counters(void *ctx, uint32_t queue, const struct counters *totals)
 {
     struct dump *d = ctx;
     PUT(d->out, "totals of queue %" PRIu32 ":", queue);
-    put_tally(d->out, totals);
+    put_counters(d->out, totals);
     return 0;
 }
 
@@ -320,7 +320,7 @@ static void dump_hours(struct dump *d, struct store_reader *r)
         PUT(d->out, "hours of \"%s\": %" PRIu32 "\n", queues[q], count);
         for (uint32_t i = 0; i < count; i++) {
             PUT(d->out, "hour %" PRIu32 ":", hours[i].hour);
-            put_tally(d->out, &hours[i].counters);
+            put_counters(d->out, &hours[i].counters);
         }
         arena_reset(&arena);
     }
@@ -532,7 +532,7 @@ static int dump_all(struct store *s, struct store_reader *r, struct buf *ret, si
 {
     struct dump d = {.out = ret, .damaged = damaged};
     struct store_sink sink = {
-        &d,      dump_meta,        dump_queue,  dump_tally,    dump_bulk, dump_job,    dump_key,
+        &d,      dump_meta,        dump_queue,  dump_counters, dump_bulk, dump_job,    dump_key,
         dump_kv, dump_undelivered, dump_record, dump_schedule, dump_link, dump_numbers};
     int rc = s->ops->load(s, &sink, note);
     if (rc == 0 && r) {

@@ -47,7 +47,7 @@ static const char *const names[FILE_COUNT] = {"holdfast.db", "holdfast.db-wal", 
 struct image {
     unsigned char *bytes;
     size_t len;  /* of the file … */
-    size_t used; /* … of which so much is used */
+    size_t used; /* … of which this much is used */
 };
 
 /* ---- the journal ---- */

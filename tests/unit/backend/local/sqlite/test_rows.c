@@ -515,8 +515,8 @@ static void serve(const char *path, const char *what, bool sound)
     server_close(&s);
 }
 
-/* A store that is restored is one that a server starts on. Where there is none, nothing is left of
- * it, and the note says why. */
+/* A server can start on a store that was restored. If the restore fails, nothing is left of the
+ * store, and the note says why. */
 static void restore(const char *what)
 {
     struct rig_dir to;

@@ -173,9 +173,9 @@ static bool fill_up(const char *path)
     return close(fd) == 0;
 }
 
-/* In a child with mounts of its own; its exit status says how far it came. Below chroot "/" may not
- * be a mount point, and then it cannot be made private: the parent unmounts what may have reached
- * it. */
+/* Runs in a child with its own mounts; its exit status says how far it came. Below chroot "/" may
+ * not be a mount point, and then it cannot become private: the parent unmounts what may have
+ * reached it. */
 static int disk_child(const char *disk, const char *copy, const struct span frames[2])
 {
     char path[256], filler[256];

@@ -444,7 +444,7 @@ static void fill(uint64_t first, uint64_t last)
     buf_done(&frame);
 }
 
-/* A hole with so many jobs on either side that no neighbour is within reach of one call. */
+/* A gap with this many jobs on either side, so that no neighbour is within reach of one call. */
 static void test_list_over_a_far_hole(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removed jobs whose rows stay for a while: which they are, that nobody sees them, that their rows
- * go, and that a record which names one is damage. */
+/* Removed jobs whose rows stay for a while: which they are, that no reader sees them, that their
+ * rows are deleted, and that a record which names one is damage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,7 +154,8 @@ static void test_which(void **state)
     same();
 }
 
-/* Nobody sees them: not readers, not SQL, not a backup's count; what few jobs have is gone. */
+/* No one sees them: not readers, not SQL, not the count of a backup; their rare rows are
+ * deleted. */
 static void test_unseen(void **state)
 {
     (void)state;

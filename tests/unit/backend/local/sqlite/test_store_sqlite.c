@@ -95,7 +95,6 @@ static void test_made(void **state)
     s = rig_open(dir.path);
     assert_memory_equal(&first, &store_sqlite_of(s)->meta, sizeof first);
     s->ops->close(s);
-    assert_non_null(strchr(store_sqlite_version(), '.'));
 }
 
 /* Parents are not made: a mistyped path is not a new store. */
@@ -110,7 +109,7 @@ static void test_no_parent(void **state)
     dir = real;
 }
 
-/* What a crash while making the store leaves is made anew. */
+/* A store that a crash left incomplete is created again. */
 static void test_made_again(void **state)
 {
     (void)state;
@@ -503,7 +502,7 @@ static void test_view_is_read_only(void **state)
 }
 
 /* Views are what this program makes of them, whatever was there. */
-static void test_views_made_anew(void **state)
+static void test_views_created_again(void **state)
 {
     (void)state;
     struct store *s = rig_open(dir.path);
@@ -558,7 +557,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_view, setup, teardown),
         cmocka_unit_test_setup_teardown(test_view_words, setup, teardown),
         cmocka_unit_test_setup_teardown(test_view_is_read_only, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_views_made_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_views_created_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_open_without_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,7 +90,7 @@ static void test_refusals(void **state)
     refused("//h?s3cret=1", false, "unknown parameter");
     refused("//h?socket=relative", false, "absolute path");
     refused("//h?ca=x", false, "rediss://");
-    refused("//h?cert=x", true, "go together");
+    refused("//h?cert=x", true, "given together");
     refused("//h?socket=/x", true, "has no TLS");
 }
 

@@ -77,7 +77,7 @@ static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
 /* Whether what is remembered of a queue does not do to tell how full it is. */
 static bool counts_wanted(struct unit *u, struct span name)
 {
-    const struct known *k = known_find(u->s, name);
+    const struct cached_queue *k = queue_cache_find(u->s, name);
     if (!k || k->warn_depth || !k->counted_ns)
         return true;
     bool old = clock_ns() - k->counted_ns > UINT64_C(1000000000);
@@ -89,7 +89,7 @@ static void want_enqueue(struct unit *u, struct span name)
     struct wanted_name *n = unit_want_name(u, name);
     if (n && !n->makes) {
         n->counts = counts_wanted(u, name);
-        n->makes = !known_find(u->s, name);
+        n->makes = !queue_cache_find(u->s, name);
     }
 }
 
