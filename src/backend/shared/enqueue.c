@@ -101,7 +101,7 @@ void unit_rates_take(struct unit *u)
 
 /* --- the job --- */
 
-/* What it went through elsewhere; a done one's last attempt is told from its row. */
+/* Its earlier attempts in another store; the last attempt of a done job is shown from its row. */
 static void fill_attempts(struct unit *u, const struct job_moved *m, struct row *r)
 {
     for (uint32_t i = 0; i < m->attempt_count; i++) {
