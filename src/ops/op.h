@@ -589,7 +589,6 @@ struct outcome_counts {
     uint8_t rejections, requeues; /* failed with no_retry; requeued */
 };
 
-/* A job as it is shown. */
 /* The parts of a job that cannot be read back as they were written; they are left out of the
  * view. */
 enum job_damage {
@@ -603,6 +602,7 @@ enum job_damage {
 /* "payload", "result", "keys", "history"; of one bit. */
 const char *damage_name(unsigned bit);
 
+/* A job as it is shown. */
 struct job_view {
     struct job job;
     struct outcome_counts outcome_counts;
