@@ -160,7 +160,7 @@ struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p)
     if (want->moved)
         fill_moved(u, want->moved, r);
     unit_row_after(u, r);
-    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], &p->rec, NULL);
+    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], NULL, &p->rec, NULL);
     u->live += !enqueue_comes_ended(want);
     if (!want->moved) /* else it did not happen here */
         unit_tell(u, EVENT_ENQUEUED, r);

@@ -18,7 +18,7 @@ static void count(struct wqueue *q, const struct job *j, int64_t n)
 
 static void count_record(struct wqueue *q, const struct record *rec, const struct job *before)
 {
-    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], rec, before);
+    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], NULL, rec, before);
 }
 
 void unit_row_before(struct row *r)

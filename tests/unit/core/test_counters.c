@@ -14,10 +14,11 @@
 
 static struct counters counted(struct record r, uint8_t state, bool expected)
 {
-    struct counters got = {0};
+    struct counters got = {0}, also = {0};
     struct job before = {
         .id_hi = id_hi((struct wall_time){SINCE - 500}, 1), .since = {SINCE}, .state = state};
-    assert_int_equal(counters_add_record(got.of, &r, &before), expected);
+    assert_int_equal(counters_add_record(got.of, also.of, &r, &before), expected);
+    assert_memory_equal(&also, &got, sizeof got);
     return got;
 }
 

@@ -231,6 +231,7 @@ struct queue {
     bool woken;          /* already in out->wakes of this step */
     bool trimming;       /* in engine.trims */
     bool purging_listed; /* in engine.purging_queues */
+    bool counted_any;    /* the current step has counted something of it */
     bool deep;           /* reached warn_depth and has not fallen below 90 % of it since */
     struct hash128 name_key;
     char *name;
