@@ -39,7 +39,8 @@ static inline void counters_add(struct counters *to, const struct counters *add)
         to->of[i] += add->of[i];
 }
 
-/* Adds to the counters (an array of COUNTER_COUNT) what this record of a job means. `before` is the
- * job before the record takes effect; it is not read for REC_JOB_NEW. False: the record is none
- * that is counted. */
-bool counters_add_record(uint64_t *of, const struct record *r, const struct job *before);
+/* Adds to the counters (arrays of COUNTER_COUNT; `also` may be NULL) what this record of a job
+ * means. `before` is the job before the record takes effect; it is not read for REC_JOB_NEW. False:
+ * the record is none that is counted. */
+bool counters_add_record(uint64_t *of, uint64_t *also, const struct record *r,
+                         const struct job *before);

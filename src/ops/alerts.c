@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules: put, delete, edges of conditions; which rules hear of an event. */
+/* Alert rules: put, delete, edges of conditions; which rules match an event. */
 #include "ops/alerts.h"
 
 #include "core/job_error.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What alert rules hear of, and what a notice contains. */
+/* Which events alert rules match, and what a notice contains. */
 #pragma once
 
 #include "ops/ops.h"
@@ -13,7 +13,7 @@ struct rec_notice_new notice_of_dead(const struct job *j, struct span queue,
                                      const struct rec_job_dead *dead);
 struct rec_notice_new notice_of_event(enum alert_on on, struct span queue, struct span subject,
                                       struct span text);
-/* One notice for each rule that hears of it; the store has made room. */
+/* One notice for each rule that matches; the store has reserved memory. */
 void ops_notify(struct ops *o, struct rec_notice_new *n);
 
 /* The view of a notice of this rule, with copies of its texts. False: no memory. */

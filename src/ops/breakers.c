@@ -30,7 +30,7 @@ static bool breaker_drop(struct ops *o, struct span target)
 
 /* --- webhooks --- */
 
-/* Room for one more: the one that has been quiet longest goes. */
+/* Makes room for one more: deletes the one that has been unused longest. */
 static bool make_room(struct ops *o)
 {
     const struct breaker_view *quiet = NULL;

@@ -12,13 +12,14 @@ enum engine_defect {
     DEFECT_ATTEMPTS_UNRECORDED = 1u << 5, /* failures are counted in memory, not in the record */
     DEFECT_LEASE_ON_WALL = 1u << 6,       /* leases end by wall time */
     DEFECT_CLAIM_UNRECORDED = 1u << 7,    /* claims leave no record */
-    DEFECT_NEWEST_FIRST = 1u << 8,      /* among equal priorities the newest is handed out first */
-    DEFECT_PROMOTE_EARLY = 1u << 9,     /* scheduled jobs become ready 50 ms too soon */
-    DEFECT_COUNT_DRIFTS = 1u << 10,     /* a cancelled job stays in the count of ready ones */
-    DEFECT_ACK_COMES_BACK = 1u << 11,   /* every 16th ack is answered but not recorded */
-    DEFECT_DEAD_AGAIN = 1u << 12,       /* a dead job stays in the ready order */
-    DEFECT_KEY_FORGOTTEN = 1u << 13,    /* idempotency keys are not recorded */
-    DEFECT_FIRED_UNRECORDED = 1u << 14, /* a firing makes its job and does not move its schedule */
+    DEFECT_NEWEST_FIRST = 1u << 8,    /* among equal priorities the newest is handed out first */
+    DEFECT_PROMOTE_EARLY = 1u << 9,   /* scheduled jobs become ready 50 ms too soon */
+    DEFECT_COUNT_DRIFTS = 1u << 10,   /* a cancelled job stays in the count of ready ones */
+    DEFECT_ACK_COMES_BACK = 1u << 11, /* every 16th ack is answered but not recorded */
+    DEFECT_DEAD_AGAIN = 1u << 12,     /* a dead job stays in the ready order */
+    DEFECT_KEY_FORGOTTEN = 1u << 13,  /* idempotency keys are not recorded */
+    DEFECT_FIRED_UNRECORDED =
+        1u << 14, /* a firing creates its job and does not advance its schedule */
     DEFECT_HOLDS_FORGOTTEN = 1u << 15,  /* after a restart no job holds the items of triggers */
     DEFECT_NOTICE_LOST = 1u << 16,      /* a restart forgets the oldest notice */
     DEFECT_LATE_ACK = 1u << 17,         /* an ack is accepted after a limit of its lease */

@@ -71,7 +71,7 @@ static bool key_answers(struct ops *o, const struct enqueue_plan *p)
     return true;
 }
 
-/* A spooled job that came before, longer ago than keys are remembered. */
+/* A job from the spool that was delivered before, longer ago than keys are remembered. */
 static bool id_answers(struct ops *o, const struct enqueue_plan *p)
 {
     struct job_ref ref = {p->want->id.seq, 0};
@@ -115,7 +115,7 @@ static bool place_is_free(struct ops *o, const struct enqueue_plan *p)
     return reply_refuse(p->reply, OUT_EXISTS, NULL);
 }
 
-/* The dead job that goes when this one comes must still be there, and dead. */
+/* The dead job that this one replaces must still exist and be dead. */
 static bool dead_is_there(struct ops *o, struct enqueue_plan *p)
 {
     const struct queue_state *q;
@@ -286,7 +286,7 @@ bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
            fill_job(o, p);
 }
 
-/* The queues that the jobs bring along; several of them may name the same. */
+/* Creates the queues that the jobs need; several jobs may name the same one. */
 static bool create_queues(struct ops *o, struct enqueue_plan *plans, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

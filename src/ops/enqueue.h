@@ -32,9 +32,9 @@ struct enqueue_plan {
 bool enqueue_look(struct ops *o, struct enqueue_plan *plans, size_t index);
 /* Plans it; those before it are planned, and all of the commit have been looked at. */
 bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index);
-/* Creates the queues that are missing and makes room for the jobs, for `more` bytes of records, and
- * for changes of keys (or NULL) that the caller commits with them. False: no memory, or the store
- * must begin again. */
+/* Creates the missing queues and reserves memory for the jobs, for `more` bytes of records, and
+ * for changes of keys (or NULL) that the caller commits with them. False: no memory, or the
+ * store must begin again. */
 bool enqueues_prepare(struct ops *o, struct enqueue_plan *plans, size_t count,
                       const struct op_kv_commit *keys, size_t more);
 /* Creates the jobs and fills in their replies. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every store checks of an enqueue before it looks at the queue. */
+/* The checks of an enqueue that need no state of the queue. */
 #pragma once
 
 #include "base/err.h"

@@ -118,8 +118,8 @@ static bool fill_enqueue(struct ops *o, struct firing *f, const struct schedule_
     return true;
 }
 
-/* Creates the job, with room for the records of its items and of the step. False: the reply says
- * why not, or that a job with its unique key exists already. */
+/* Creates the job, and reserves memory for the records of its items and of the step. False: the
+ * reply says why not, or that a job with its unique key exists already. */
 static bool create_job(struct ops *o, struct firing *f, const struct schedule_item *items,
                        uint32_t count, size_t more)
 {
@@ -159,7 +159,7 @@ void ops_fire(struct ops *o, const struct op *op, struct reply *r)
 
 /* --- trigger --- */
 
-/* Items on their way to a job, out of the order of their queue. */
+/* Items that were taken out of the order of their queue and are not yet assigned to a job. */
 struct items {
     struct job **jobs;
     struct schedule_item *list;

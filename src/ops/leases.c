@@ -226,8 +226,8 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
     report_end(o, &h, op, &rec, want->no_retry ? ENDED_REJECTED : ENDED_OTHERWISE, r);
 }
 
-/* The record of a lease that came to its end or whose connection broke; its text lives in the
- * arena. The generator is left as it was when there is no memory. */
+/* The record of a lease that ended by time or whose connection broke; its text is in the arena.
+ * The random generator is unchanged when memory is short. */
 static bool decide_end(struct ops *o, const struct job *j, bool lost,
                        const struct lease_state *lease, struct record *ret)
 {

@@ -20,7 +20,7 @@ static bool wall_right(struct wall_time t)
     return t.ms >= 0 && t.ms <= LIMIT_WALL_MS;
 }
 
-/* What a worker said is kept as it was, where it was taken. */
+/* Reports of workers are kept as they were where the job came from. */
 static int error_check(uint8_t kind, struct span error, struct err_note *note)
 {
     if (kind > ERROR_BUSINESS)

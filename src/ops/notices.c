@@ -38,7 +38,7 @@ static bool tried(struct ops *o, struct notice_entry *n, const struct rec_notice
     return o->store->notice_commit(o, n, &rec);
 }
 
-/* It waited in vain for its target to come back. */
+/* It was given up because its target did not become available again. */
 static bool give_up(struct ops *o, struct notice_entry *n)
 {
     struct rec_notice_tried t = n->tried;

@@ -78,7 +78,7 @@ enum op_kind {
     OP_TRIGGER,        /* the same of a schedule that takes items of a queue */
     /* stores whose ready jobs are dispatched (backend_config.dispatches); others refuse them */
     OP_PENDING,    /* jobs that are ready and not dispatched, oldest first */
-    OP_DISPATCHED, /* the job was dispatched; nothing unless it is ready still */
+    OP_DISPATCHED, /* the job was dispatched; has no effect unless it is still ready */
     OP_TICK,       /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
@@ -122,8 +122,8 @@ static inline bool op_is_query(enum op_kind kind)
 struct attempt_view;
 struct progress;
 
-/* What an import brings along beyond a job_past when the job is to stay the same one, or has ended
- * with a result. */
+/* What an import contains beyond a job_past when the job keeps its id, or has ended with a
+ * result. */
 struct job_moved {
     uint64_t seq, id_hi;    /* seq 0 = the store gives a new id */
     struct wall_time since; /* when it entered its state; 0 = now */
@@ -196,7 +196,7 @@ struct op_lease {
     struct span error, error_type, stack;
     uint8_t error_kind;
     bool no_retry;
-    bool damaged; /* OP_FAIL, by a backend alone: its body cannot be read as it was written */
+    bool damaged; /* OP_FAIL, only by a backend: the stored body cannot be read back */
     bool lost;    /* OP_RELEASE: the bound connection is gone; counts as a crash */
     bool unsaid;  /* OP_RELEASE: not reported by the holder, so it is not counted as a release */
     /* fail and release: from now on */
@@ -405,7 +405,8 @@ struct op_notice_take {
     uint32_t limit; /* 1 … LIMIT_BATCH */
     uint32_t hold_ms;
     int64_t give_up_ms;
-    /* The answer to an earlier take was lost: what is held back is let go first, but for these. */
+    /* The reply to an earlier take was lost: notices that are held back become due again, except
+     * these. */
     bool reset;
     const uint64_t *mine;
     uint32_t mine_count;
@@ -416,7 +417,7 @@ struct op_notice_end {
     uint64_t number;
     uint32_t tries; /* as the take said; another number: this end is known already, a repeat */
     bool delivered;
-    bool reached;         /* the call was made: its end counts for the target's breaker */
+    bool reached;         /* the target was called: the result counts for its breaker */
     bool give_up;         /* failed: not tried again */
     struct wall_time due; /* failed: when to try again */
     uint16_t status;
@@ -590,8 +591,8 @@ struct outcome_counts {
     uint8_t rejections, requeues; /* failed with no_retry; requeued */
 };
 
-/* A job as it is shown. */
-/* What of a job cannot be read as it was written: it is left out of the view. */
+/* The parts of a job that cannot be read back as they were written; they are left out of the
+ * view. */
 enum job_damage {
     DAMAGE_PAYLOAD = 1u << 0,
     DAMAGE_RESULT = 1u << 1,
@@ -603,6 +604,7 @@ enum job_damage {
 /* "payload", "result", "keys", "history"; of one bit. */
 const char *damage_name(unsigned bit);
 
+/* A job as it is shown. */
 struct job_view {
     struct job job;
     struct outcome_counts outcome_counts;
@@ -760,7 +762,7 @@ struct enqueue_reply {
     uint64_t replaced_seq; /* under "replace": the job that was cancelled; 0 = none */
 };
 
-/* What a reply tells of the lease that it leaves running. */
+/* What a reply says about a lease that continues. */
 struct lease_news {
     int64_t left_ms;            /* extend: until it ends; 0 = it has no end */
     struct wall_time cancel_by; /* a cancel is requested, and the job ends by then; 0 = it is not */
@@ -859,8 +861,7 @@ struct alerts_reply {
 struct notices_reply {
     const struct notice_view *notices; /* notice_take: by due time; notice_list: oldest first */
     uint32_t notice_count;
-    /* notice_take: when another take is worth its while, as far as those not left out know; 0 =
-     * nothing */
+    /* notice_take: when the next take has something to do, as far as known; 0 = nothing */
     struct wall_time next_due;
     uint64_t notice_cursor; /* notice_list: pass as `after`; 0 = that was all */
 };

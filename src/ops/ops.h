@@ -120,7 +120,7 @@ struct notice_entry {
 };
 #define NOTICE_LOOKS LIMIT_SLICE /* notices that one take looks at */
 
-/* What becomes of a queue, as it is told to those who listen. */
+/* The change of a queue, as events show it. */
 enum queue_change { QUEUE_CREATED, QUEUE_CHANGED, QUEUE_PAUSED, QUEUE_RESUMED };
 
 struct ops;
@@ -274,7 +274,7 @@ struct ops_store {
      * False: no memory. */
     bool (*enqueues_prepare)(struct ops *o, const struct enqueue_plan *plans, size_t count,
                              const struct op_kv_commit *keys, size_t more);
-    /* Creates the planned job, with what it went through elsewhere. NULL: no memory. */
+    /* Creates the planned job, with its earlier attempts in another store. NULL: no memory. */
     struct job *(*job_create)(struct ops *o, struct enqueue_plan *p);
 
     /* --- keys of the key-value store --- */
@@ -317,7 +317,7 @@ struct ops_store {
                           const struct job *job);
 
     struct span (*queue_owner)(struct ops *o, const struct queue_state *q);
-    /* The job that ready_next has just named leaves the order; or comes back into it. */
+    /* Removes the job that ready_next returned from the order; or adds it again. */
     void (*item_take)(struct ops *o, const struct queue_state *q);
     void (*item_return)(struct ops *o, struct job *j);
     /* The token that token_next will give after `index` others. */
@@ -413,7 +413,7 @@ bool ops_item_left(struct ops *o, struct job *j, struct job_ref holder, uint8_t 
 /* The lease is taken back uncounted: the connection to which it was bound ended with its server
  * (REASON_RESTARTED), or the claim's outcome is unknown (REASON_RELEASED). False: no memory. */
 bool ops_lease_taken_back(struct ops *o, struct job *j, enum job_reason reason);
-/* A waiting job's time to expire has come. False: no memory. */
+/* A waiting job has reached its expiry time. False: no memory. */
 bool ops_job_expired(struct ops *o, struct job *j);
 /* A bulk action does this to one job that matches. False: no memory; *ret_changed: whether it did,
  * else another job holds its key. */

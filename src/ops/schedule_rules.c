@@ -215,7 +215,7 @@ static void write_text(struct json_writer *w, const char *key, struct span text)
     json_write_text(w, text);
 }
 
-/* Which schedule made the job, and for what time. */
+/* Which schedule created the job, and for what time. */
 static void write_origin(struct json_writer *w, const struct schedule_origin *o)
 {
     char time[WALL_TEXT_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may become of a schedule, whatever the store: putting, firing, and the job that it makes.
- * Nothing here looks anything up. */
+/* The rules of schedules for every store: put, fire, and the job that is created. Nothing here
+ * reads the state of a store. */
 #pragma once
 
 #include "base/buf.h"
@@ -35,7 +35,7 @@ MUST_CHECK int schedule_ring(const struct schedule_flow *flows, size_t count,
 enum outcome schedule_fire_right(const struct op *op, const struct schedule_spec *spec,
                                  const struct schedule_state *state, bool paused,
                                  struct wall_time now, const char **note);
-/* The state that a firing leaves, less what it made. */
+/* The state after a firing, without the id of its job. */
 struct schedule_state schedule_moved_on(const struct op_schedule *want,
                                         const struct schedule_state *before);
 /* Its job could not be created: whether that is a failure of the schedule. *state is then changed.

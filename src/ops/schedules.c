@@ -14,8 +14,8 @@ static bool put_allowed(struct ops *o, const struct op_schedule *want,
     return out == OUT_OK || reply_refuse(r, out, NULL);
 }
 
-/* A trigger whose job is, along a chain of triggers, an item of its own would feed itself. Most
- * jobs go to a queue from which no trigger takes. */
+/* A trigger whose job becomes, through a chain of triggers, one of its own items would never
+ * end. Most jobs go to a queue from which no trigger takes items. */
 static bool ring_free(struct ops *o, const struct op_schedule *want, struct reply *r)
 {
     const struct schedule_flow *flows;

@@ -101,7 +101,7 @@ void unit_rates_take(struct unit *u)
 
 /* --- the job --- */
 
-/* What it went through elsewhere; a done one's last attempt is told from its row. */
+/* Its earlier attempts in another store; the last attempt of a done job is shown from its row. */
 static void fill_attempts(struct unit *u, const struct job_moved *m, struct row *r)
 {
     for (uint32_t i = 0; i < m->attempt_count; i++) {
@@ -163,7 +163,7 @@ struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p)
     if (want->moved)
         fill_moved(u, want->moved, r);
     unit_row_after(u, r);
-    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], &p->rec, NULL);
+    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], NULL, &p->rec, NULL);
     u->live += !enqueue_comes_ended(want);
     if (!want->moved) /* else it did not happen here */
         unit_tell(u, EVENT_ENQUEUED, r);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: a ring of what this node did, told after the commit, and of keys that others changed and
- * cancels that others requested, since the worker of the job may listen here. What else other nodes
- * do makes no events here; a listener who wants everything asks each node. */
+/* Events: a ring of what this node did, filled after the commit. It also has the keys that other
+ * nodes changed and the cancels that other nodes requested, because the worker of the job may be
+ * connected here. Other changes by other nodes cause no events here; a client that needs all
+ * events asks each node. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static char *keep(char *old, struct span text)
     return text.len ? mem_text(text.at, text.len) : NULL;
 }
 
-/* Without memory for a text the event has none. */
+/* When memory is short, the event is stored without the text. */
 static void told_push(struct shared *s, const struct happened *h)
 {
     if (h->kind == EVENT_PROGRESS && !progress_pace_take(&s->pace, h->job.seq, h->at.ms))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a unit is about, gathered from its operations before anything is loaded. */
+/* What a unit must load, found from its operations before anything is loaded. */
 #include "backend/shared/shared.h"
 
 uint64_t op_seq(const struct op *op)
@@ -43,8 +43,8 @@ bool op_revives(const struct op *op)
     return op->kind == OP_REQUEUE || (op->kind == OP_CLAIM && op->claim.one.seq);
 }
 
-/* It takes a ready job away from claims, or may: a claim must then look at one more. Who speaks of
- * a lease speaks of a job that runs. */
+/* Whether it takes, or may take, a ready job away from claims: a claim must then load one more.
+ * Operations on a lease name a running job. */
 static bool takes_away(const struct turn *t)
 {
     const struct op_enqueue *list;
@@ -55,8 +55,8 @@ static bool takes_away(const struct turn *t)
     return op_seq(t->op) != 0 && !op_about_lease(t->op);
 }
 
-/* Any of its queues may have all that it gets; but a thousand of a thousand queues are too many to
- * look at for one claim. */
+/* Each of its queues may provide all jobs of the claim; but a thousand jobs of a thousand queues
+ * are too many to load for one claim. */
 static uint32_t claims_each(const struct op_claim *c)
 {
     uint32_t most = c->queue_count ? UNIT_CLAIMS_MAX / c->queue_count : UNIT_CLAIMS_MAX;

@@ -130,7 +130,7 @@ void shared_done(struct shared *s); /* s itself is the caller's */
 
 /* batches.c */
 
-/* The enqueues that an operation brings along; 0: none. */
+/* The enqueues that an operation contains; 0 = none. */
 size_t op_enqueues(const struct op *op, const struct op_enqueue **ret);
 /* Whether the unit needs schedules before anything else can be asked for. */
 bool unit_about_schedules(const struct unit *u);
@@ -220,8 +220,8 @@ void shared_events_take(struct shared *s, const struct unit *u); /* it is durabl
 /* Another node has changed this key. */
 void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t version,
                        struct wall_time at);
-/* Another node was asked to cancel a running job: what it tells the others, and what they make of
- * it. */
+/* The text by which a node tells the others that the cancel of a running job was requested, and
+ * the event that they create from it. */
 #define CANCEL_TEXT_BYTES (80 + LIMIT_QUEUE_NAME_BYTES)
 size_t shared_cancel_text(const struct happened *h, char out[CANCEL_TEXT_BYTES]);
 void shared_events_cancel(struct shared *s, const char *text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a shared store answers is believed only within the bounds that this program itself keeps:
- * the store may be damaged, changed by hand, or no store of ours at all. A job's row that is not
- * sound counts as one that is not there; a queue, a time or a number to be given out that is not
- * ends the unit. Values whose wrongness can do no more than show are brought into their bounds. */
+/* Checks of what a shared store returns. The store may be damaged, changed by hand, or not one
+ * of ours, so values are accepted only within the limits that this program itself keeps. An
+ * invalid row of a job counts as not found. An invalid queue, time or new number ends the unit.
+ * A value that can do no harm except to be displayed is clamped to its limits. */
 #pragma once
 
 #include "backend/shared/unit.h"

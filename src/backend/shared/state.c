@@ -96,8 +96,8 @@ static bool report_find(const struct ops *o, uint64_t seq, struct job_token toke
     return false;
 }
 
-/* The row of a job that ended here keeps the token of its last lease: no other can have ended it.
- * One that came from another store has none. */
+/* The row of a job that ended here keeps the token of its last lease, so no other lease can have
+ * ended it. A job from another store has no token. */
 static bool report_forgotten(struct ops *o, const struct job *j, struct job_token token)
 {
     (void)o, (void)token;
@@ -236,7 +236,7 @@ static struct job *key_holder(struct ops *o, struct queue_state *q, struct span 
     struct row *r = unit_holder(unit_of(o), queue_from(q), key);
     if (!r || unit_row_there(r))
         return r ? &r->job : NULL;
-    /* A purge has ended it, and has counted it; its row goes now, since it has the key. */
+    /* It was purged, and counted by the purge; its row is removed now, because it has the key. */
     r->gone = r->changed = true;
     r->held = false;
     return NULL;

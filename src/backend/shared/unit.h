@@ -33,7 +33,7 @@ struct bulk;
 #define SUM_REMOVED 7
 #define SUM_COUNTERS 8
 
-/* A queue, as it was loaded, with what the unit changes about it. */
+/* A queue as it was loaded, with the changes of the unit. */
 struct wqueue {
     struct queue_state; /* its members are members of this struct */
     struct span name, owner, note, attributes;
@@ -61,7 +61,7 @@ struct row {
     uint64_t nonce;
     struct job_ref holder; /* the last trigger's job that took it; holds it while lease_ms is 0 */
     struct wall_time started_at;
-    uint8_t word; /* the last word about this token, enum op_kind + 1; 0 = none was said */
+    uint8_t word; /* the last report about this token, enum op_kind + 1; 0 = none */
     uint8_t word_state;
     struct wall_time word_run_at;
     struct outcome_counts outcome_counts;
@@ -87,7 +87,7 @@ struct rate_taken {
     struct rate_taken *next;
 };
 
-/* A schedule, as it was loaded, with what the unit changes about it. */
+/* A schedule as it was loaded, with the changes of the unit. */
 struct wschedule {
     struct schedule_base; /* its members are members of this struct */
     struct span name, owner, note, attributes;
@@ -145,7 +145,7 @@ struct idem {
     struct idem *next;
 };
 
-/* A key of the key-value store: as it was loaded, then as the unit leaves it. */
+/* A key of the key-value store: as it was loaded, then with the changes of the unit. */
 struct wkey {
     struct span key;
     bool stored;           /* the store has it, be it expired … */
@@ -209,14 +209,14 @@ struct unit {
     uint64_t queues_there; /* in the store, before the unit; only where numbers were drawn */
     uint64_t live;         /* in all queues; only where the server has a capacity */
     uint64_t seq_high;     /* at least this sequence was given out */
-    uint64_t seq_floor;    /* a job that moved in has this sequence: those to come are above it */
+    uint64_t seq_floor;    /* an imported job has this sequence: new ones are above it */
     uint64_t keys;
     struct idem *idems;
     struct word *words;  /* that were loaded */
     struct wkey **wkeys; /* of the key-value store */
     size_t wkey_count, wkey_room;
     struct map128 wkey_map; /* index + 1 */
-    uint64_t *versions;     /* drawn when all keys were locked: one a change */
+    uint64_t *versions;     /* reserved when all keys were locked: one for each change */
     size_t version_count, version_next;
     struct wschedule **schedules;
     size_t schedule_count, schedule_room;
@@ -267,10 +267,10 @@ bool unit_room(struct unit *u, void *array, size_t *have, size_t used, size_t si
 /* Names asked for. NULL: no memory. */
 struct wanted_name *unit_want_name(struct unit *u, struct span name);
 
-/* Rows: one a job, however often it was loaded. */
+/* Rows: one for each job, even if it was loaded several times. */
 struct row *unit_row_add(struct unit *u, uint64_t seq);
 struct row *unit_row(const struct unit *u, uint64_t seq);
-/* The job, if it exists and the id's upper half is right; NULL = not there. */
+/* The job, if it exists and the upper half of the id matches; NULL = not found. */
 struct row *unit_find(const struct unit *u, struct job_ref ref);
 bool unit_row_there(const struct row *r);
 struct wqueue *unit_queue_add(struct unit *u, uint32_t number, struct span name);
@@ -282,7 +282,8 @@ void unit_claimable(struct unit *u, struct row *r); /* was loaded for claims */
 bool unit_queue_paused(const struct unit *u, const struct wqueue *q);
 struct row *unit_holder(const struct unit *u, const struct wqueue *q, struct span key);
 
-/* Every change of a job lies between these two: they keep sums, holders and order right. */
+/* Every change of a job is between these two calls: they keep sums, key holders and order
+ * correct. */
 void unit_row_before(struct row *r);
 void unit_row_after(struct unit *u, struct row *r);
 void unit_row_remove(struct unit *u,
@@ -340,7 +341,7 @@ struct wschedule *unit_schedule(const struct unit *u, struct span name);
 bool unit_schedules_changed(const struct unit *u);
 /* The schedules are loaded: finds out what firings are about. */
 void unit_firings_prepare(struct unit *u);
-/* The enqueues that the turn brings along; 0: none. */
+/* The enqueues of the operation; 0 = none. */
 size_t turn_enqueues(const struct turn *t, const struct op_enqueue **ret);
 struct wschedule *unit_schedule_put(struct unit *u, struct wschedule *s,
                                     const struct rec_schedule_put *put,
@@ -359,8 +360,8 @@ struct wkey *unit_key(const struct unit *u, struct span key);
 /* As it was loaded; hides what has expired. */
 void unit_key_loaded(const struct unit *u, struct wkey *k, uint64_t version,
                      struct wall_time expires_at, uint8_t kind, uint32_t bytes);
-/* Adds every key that the unit's commits are about, and those at which a job would leave its
- * payload that the unit both makes and may kill; how many versions these need. */
+/* Adds every key of the commits of the unit, and the keys to which the payload of a job is
+ * copied that the unit both creates and may end. Returns how many versions these need. */
 size_t unit_keys_of_commits(struct unit *u);
 /* The same of the keys at which loaded rows would leave their payloads; `every`: any of them may
  * die, else those that an operation of the unit may kill. */

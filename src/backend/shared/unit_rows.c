@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a record does to a row: state by the rules of core, and with it sums, the history of
- * attempts, the last word about a lease, the holder of a unique key, and the event. */
+/* What a record does to a row: its state by the rules of core, the sums of its queue, the
+ * history of attempts, the last report about a lease, the holder of a unique key, and the event. */
 #include "backend/record_events.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
@@ -18,7 +18,7 @@ static void count(struct wqueue *q, const struct job *j, int64_t n)
 
 static void count_record(struct wqueue *q, const struct record *rec, const struct job *before)
 {
-    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], rec, before);
+    counters_add_record((uint64_t *)&q->adds[SUM_COUNTERS], NULL, rec, before);
 }
 
 void unit_row_before(struct row *r)
@@ -172,14 +172,14 @@ static void end_attempt(struct unit *u, struct row *r, const struct job *before,
                       });
 }
 
-/* Until then the lease lasts, or until its first limit. */
+/* Sets the end of the lease: this time, or its first limit. */
 static void lease_until(struct row *r, int64_t ms)
 {
     int64_t limit = limit_at_ms(&r->limits, r->started_at);
     r->until_ms = ms < limit ? ms : limit;
 }
 
-/* The lease is over; the last word about it is kept with its token. */
+/* The lease has ended; the last report about it is kept with its token. */
 static void end_lease(struct row *r, uint8_t word)
 {
     if (word != OP_TICK) {
@@ -228,7 +228,7 @@ static void row_apply_done(struct unit *u, struct row *r, const struct job *befo
     const struct rec_job_done *d = &rec->job_done;
     (void)u, (void)before;
     CHECK(apply_done(&r->job, d) == 0);
-    end_lease(r, OP_ACK); /* its attempt is told from the row, as long as it is done */
+    end_lease(r, OP_ACK); /* the row itself shows this attempt while the job is done */
     if (d->result_kind != PAYLOAD_NONE) {
         r->result_kind = d->result_kind;
         r->result = d->result;
@@ -379,8 +379,8 @@ static void row_apply_report(struct unit *u, struct row *r, const struct job *be
     r->progress = rec->job_report.text;
 }
 
-/* Where a queue keeps none of its done jobs, they go with the record that ends them; the tick
- * removes the rest of what queues do not keep. */
+/* If a queue keeps no done jobs, they are removed with the record that ends them. The tick
+ * removes the other jobs that retention does not keep. */
 static void drop_unkept(struct unit *u, struct row *r)
 {
     if (STATE_BIT(r->job.state) & STATES_LIVE)

@@ -66,7 +66,7 @@ void turn_show_job(struct turn *t, const struct job_view *v)
 
 /* --- attempts --- */
 
-/* The attempt under way, or the one that made it done, is in the job's own row. */
+/* The current attempt, or the one that completed the job, is in the row of the job. */
 static bool attempt_of_row(const struct row *row, struct attempt_view *ret)
 {
     bool done = row->job.state == STATE_DONE;

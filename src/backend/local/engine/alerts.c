@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules: finding those that match, the conditions that hold, and the notices they give.
+/* Alert rules: which of them match, which conditions hold, and the notices that they cause.
  *
  * A notice about an event is a record in the frame of the event itself, so that neither can be
- * durable without the other. Conditions are measured by the broker, which says when one begins or
- * ceases to hold; what is raised is durable, so that a restart tells nothing twice. */
+ * durable without the other. The broker measures conditions and reports when one begins or
+ * ceases to hold. This is durable, so a restart does not repeat a notice. */
 #include "ops/alerts.h"
 #include "backend/local/engine/engine_impl.h"
 #include "core/alerts/webhook.h"
@@ -128,7 +128,7 @@ static int raised_add(struct engine *e, struct alert *a, const struct rec_alert_
         mem_free(r);
         return err;
     }
-    /* By age, also when a load brings them in another order. */
+    /* Keeps them sorted by age, also when a load adds them in another order. */
     r->prev = a->last;
     while (r->prev && r->prev->since.ms > r->since.ms)
         r->prev = r->prev->prev;

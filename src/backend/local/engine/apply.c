@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records become state: the one way by which anything changes, in a step and in recovery alike.
+/* Applies records to the state. Nothing changes in any other way, neither in a step nor in
+ * recovery.
  *
- * In a step the operation has reserved memory before, so applying cannot fail. In recovery it may
- * (out of memory, a damaged record), and then the engine is thrown away. */
+ * In a step the operation has reserved memory, so applying cannot fail. In recovery it can
+ * (memory is short, a record is damaged); the engine is then discarded. */
 #include "backend/local/engine/engine_impl.h"
 #include "core/records/frame.h"
 

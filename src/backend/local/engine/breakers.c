@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The breakers of targets: core/alerts/breaker.h, made durable. */
+/* The breakers of targets (core/alerts/breaker.h), kept durably. */
 #include "backend/local/engine/engine_impl.h"
 
 /* Where it is, or would be. */

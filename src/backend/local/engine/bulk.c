@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bulk actions: requeue, cancel or remove what a filter matches, in slices.
+/* Bulk actions: requeue, cancel or remove the jobs that a filter matches, in slices.
  *
- * The intent is one durable record; each tick then works through a bounded number of jobs, walking
- * the queue's lists of the states named. Lists grow at their end only, so remembering where each
- * ended when the action was asked for leaves alone what comes later. A restart begins the walk
- * again and goes by the times in the jobs instead. */
+ * The request is one durable record. Each tick then processes a bounded number of jobs from the
+ * lists of the states that were named. Lists grow only at their end, so the engine remembers the
+ * last job of each list at the time of the request and leaves alone what was added later. After
+ * a restart the action begins again and uses the times in the jobs instead. */
 #include "core/bulk.h"
 #include "backend/local/engine/engine_impl.h"
 

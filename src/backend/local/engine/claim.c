@@ -26,7 +26,7 @@ struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret
         struct live *l = jobs_by_seq(e, seq, NULL);
         if (!jobs_expired(e, l, e->now.wall))
             return l;
-        /* An expired job that is met on the way to a worker dies here. */
+        /* A job that has expired becomes dead here, before it reaches a worker. */
         if (!ops_job_expired(&e->ops, &l->job)) {
             *err = -ERR_NOMEM;
             return NULL;
@@ -74,9 +74,10 @@ static void ask_neighbours(const struct engine *e, const struct live *l)
         mem_ask(&live_at(e, l->next)->prev);
 }
 
-/* With a long backlog the next jobs are far from any cache. A job is asked for in stages while it
- * comes up the heap, each when what the stage before asked for has had a claim's time to arrive:
- * its place in the directory's map, in the page, its record, its neighbours in the list. */
+/* With a long backlog the next jobs are not in any cache. A job is prefetched in stages while it
+ * moves up the heap: its place in the map of the directory, its place in the page, its record,
+ * its neighbours in the list. Each stage begins one claim after the one before, when the earlier
+ * data has arrived. */
 static void look_ahead(struct engine *e, struct queue *q)
 {
     struct heap_entry entry;

@@ -43,8 +43,9 @@ static uint64_t *counters_of_step(struct engine *e, struct queue *q)
 void counters_record(struct engine *e, struct queue *q, const struct record *r,
                      const struct job *before)
 {
-    if (counters_add_record(q->totals.of, r, before) && e->out)
-        counters_add_record(counters_of_step(e, q), r, before);
+    uint64_t *step = e->out ? counters_of_step(e, q) : NULL;
+    if (counters_add_record(q->totals.of, step, r, before) && step)
+        q->counted_any = true;
 }
 
 void counters_forget(struct engine *e, struct queue *q)
@@ -52,6 +53,7 @@ void counters_forget(struct engine *e, struct queue *q)
     if (q->counted)
         e->counted[q->counted - 1].queue = 0;
     q->counted = 0;
+    q->counted_any = false;
 }
 
 void counters_emit(struct engine *e)
@@ -61,7 +63,11 @@ void counters_emit(struct engine *e)
         struct queue *q = queue_at(e, rec.counters.queue);
         if (!q)
             continue;
+        bool any = q->counted_any;
         q->counted = 0;
+        q->counted_any = false;
+        if (!any)
+            continue;
         rec.counters.hour = (uint32_t)(e->now.wall.ms / HOUR_MS);
         engine_emit_silent(e, &rec);
     }

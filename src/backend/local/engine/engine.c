@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's frame: making it, one step, the table of operations, what goes out. */
+/* Creating the engine, one step, the table of operations, and the output. */
 #include "backend/local/engine/engine_impl.h"
 #include "core/records/frame.h"
 #include "ops/kv_check.h"
@@ -500,8 +500,8 @@ void seqs_seen(struct engine *e, uint64_t seq)
         e->seq_next = seq + 1;
 }
 
-/* Sequences come from blocks; the next one is reserved while half of the last is left, so that it
- * is durable before it is needed. */
+/* Sequences come from blocks. The next block is reserved while half of the last one is left, so
+ * that the reservation is durable before it is needed. */
 void seqs_ahead(struct engine *e)
 {
     if (e->seq_next + e->config.seq_block / 2 <= e->seq_upto)

@@ -109,11 +109,11 @@ MUST_CHECK int engine_boot(struct engine *e, struct now now, struct engine_out *
 MUST_CHECK int engine_step(struct engine *e, const struct op *ops, size_t count, struct now now,
                            struct engine_out *out);
 
-/* Tells the engine the time when nothing else does: a silence of more than stall_ms is taken for a
- * standstill, so call it (or step) more often than that. */
+/* Tells the engine the time when no step does. A silence of more than stall_ms counts as a
+ * suspended process, so call this function (or engine_step) more often than that. */
 void engine_look(struct engine *e, struct now now);
-/* When the next tick is worth its while: 0 = at once (unfinished slices), INT64_MAX = nothing due.
- */
+/* When the next tick has something to do: 0 = at once (unfinished slices), INT64_MAX = nothing
+ * is due. */
 int64_t engine_next_tick_ms(const struct engine *e, struct now now);
 /* A claim's reply has left: its lease begins now. */
 void engine_lease_started(struct engine *e, uint64_t seq, struct job_token token, struct now now);
@@ -123,7 +123,7 @@ void engine_set_full(struct engine *e, bool full);
 void engine_accept_clock(struct engine *e);
 bool engine_clock_suspect(const struct engine *e);
 
-/* Records up to this position are durable: events that depend on no later one may be told. */
+/* Records up to this position are durable: events that depend on no later record become visible. */
 void engine_events_durable(struct engine *e, uint64_t position);
 /* As backend_events and backend_events_last say. */
 size_t engine_events(const struct engine *e, uint64_t after, uint64_t mask,
@@ -168,6 +168,6 @@ void engine_figures(const struct engine *e, struct engine_figures *ret);
 /* For checks: recounts everything from the records and compares with the counters, lists, maps and
  * heaps. 0, or -ERR_CORRUPT with a note. */
 MUST_CHECK int engine_verify(const struct engine *e, struct err_note *note);
-/* For checks: a hash over all durable state; equal states give equal hashes, however they came to
- * be (loaded, replayed, lived). */
+/* For checks: a hash of all durable state. Equal states have equal hashes, no matter how they
+ * arose (loaded, replayed or executed). */
 uint64_t engine_state_hash(const struct engine *e);

@@ -91,7 +91,7 @@ struct group {
     uint64_t by_state[STATE_COUNT];
 };
 
-/* What a job brings itself: its options and its kind. */
+/* The own options and kind of a job. */
 struct options {
     struct hash128 key;
     struct hash128 kind; /* none = it has no kind */
@@ -123,7 +123,7 @@ struct rate {
     uint32_t prev, next; /* the ones used before and after it */
 };
 
-/* How a lease ended by its holder's word: answers the same word said again. */
+/* How the holder of a lease ended it: a repeat of this report gets the same reply. */
 struct ended {
     struct job_token token; /* counter 0 = free slot */
     uint64_t seq;
@@ -152,7 +152,7 @@ struct event {
 };
 _Static_assert(sizeof(struct event) <= 64, "16,384 of them stay resident");
 
-/* The name of a queue that has come to its end, for the events that were about it. */
+/* The name of a deleted queue, for the events about it. */
 #define GHOSTS 256
 struct ghost {
     uint32_t queue; /* 0 = free */
@@ -231,6 +231,7 @@ struct queue {
     bool woken;          /* already in out->wakes of this step */
     bool trimming;       /* in engine.trims */
     bool purging_listed; /* in engine.purging_queues */
+    bool counted_any;    /* the current step has counted something of it */
     bool deep;           /* reached warn_depth and has not fallen below 90 % of it since */
     struct hash128 name_key;
     char *name;
@@ -242,7 +243,7 @@ struct queue {
     struct joblist purging;
     uint64_t shared, shared_waiting;     /* jobs with the same unique key, see engine/unique.c */
     uint64_t shared_seq;                 /* one that was among them */
-    uint32_t alerts_version, dead_rules; /* how many rules hear of dead jobs, as of that version */
+    uint32_t alerts_version, dead_rules; /* how many rules match dead jobs, as of that version */
     struct roster by_state, by_key;      /* ranked queues alone, see engine/ranks.c */
     struct counters totals;              /* since it was created */
     struct counters totals_at_boot;      /* those that the server found at its start */
@@ -260,7 +261,7 @@ struct bulk {
     bool placed;                /* `next` is set for this state */
     uint32_t next;              /* the job to look at next */
     uint32_t stop[STATE_COUNT]; /* the last job of each list when it was asked for; 0 = none */
-    bool restored;              /* after a restart: goes by the jobs' times instead */
+    bool restored;              /* after a restart: uses the times of the jobs instead */
     bool has_op;                /* someone waits for the reply */
     uint64_t tag;
     const struct op *op;
@@ -503,20 +504,20 @@ static inline uint64_t state_mix_span(uint64_t h, struct span s)
 
 /* --- engine/jobs.c: resident jobs and their indexes --- */
 
-/* Room for what follows, so that the records of one operation cannot fail half-way: `fresh` new
- * jobs and `moves` changes of state in q, and `bytes` of records. */
+/* Memory for the following, so that the records of one operation cannot fail half-way: `fresh`
+ * new jobs and `moves` changes of state in q, and `bytes` of records. */
 int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, size_t bytes);
 /* NULL when there is no such job, or only a purged one. */
 struct live *jobs_find(struct engine *e, struct job_ref ref, uint32_t *ret_handle);
 struct live *jobs_by_seq(struct engine *e, uint64_t seq, uint32_t *ret_handle);
 bool jobs_purged(const struct engine *e, const struct live *l);
-/* An extra that has nothing yet, for a job without one; room for it must be there. */
+/* An empty extra for a job without one; memory for it must have been reserved. */
 void jobs_add_extra(struct engine *e, struct live *l);
 int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
              uint32_t *ret_handle);
 /* Moves the job from the list, counters and keys of its old state to those of the new one. */
 void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state);
-/* A waiting job's order changed: enters it in the heap of its state. */
+/* The order of a waiting job has changed: adds it to the heap of its state. */
 void jobs_order(struct engine *e, uint32_t handle);
 /* A waiting job's priority may have changed; before it moves to another list. */
 void jobs_ranked(struct engine *e, const struct live *l, const struct job *before);
@@ -532,11 +533,11 @@ void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uin
  * them, and for its place in the directory, a while before its turn. */
 void joblist_scout(const struct engine *e, struct joblist *list);
 
-/* Whether a heap entry still stands for what its job says. */
+/* Whether a heap entry still agrees with its job. */
 bool valid_ready(void *engine, struct heap_entry entry);
 bool valid_due(void *engine, struct heap_entry entry);
 bool valid_expiry(void *engine, struct heap_entry entry);
-/* Sorts each list of each queue by the time its jobs came in; after a load. */
+/* Sorts each list of each queue by the time when its jobs were added; after a load. */
 void jobs_sort_lists(struct engine *e);
 /* The same, and retention checks them again (engine/load.c). */
 int lists_by_age(struct engine *e);
@@ -552,7 +553,8 @@ static inline bool jobs_unique_holds(const struct queue *q, uint8_t state)
     return unique_holds(q->policy.unique_scope, state);
 }
 void unique_init(struct extra *x);
-/* Before and after it stands in the list of its new state; room for one more key must be there. */
+/* Before and after it is in the list of its new state; memory for one more key must have been
+ * reserved. */
 void unique_state_left(struct engine *e, uint32_t handle, uint8_t state);
 void unique_state_entered(struct engine *e, uint32_t handle);
 void unique_gone(struct engine *e, uint32_t handle);
@@ -565,7 +567,8 @@ bool unique_shares(const struct engine *e, const struct live *l);
 struct unique_recount {
     uint64_t shared, shared_waiting;
 };
-/* What is wrong with a listed job's place in its chain; NULL = nothing, and it is counted. */
+/* What is wrong with the place of a listed job in its chain; NULL = it is correct, and is
+ * counted. */
 const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_recount *count);
 
 /* --- engine/ranks.c: pages of ranked queues; for others nothing happens --- */
@@ -615,7 +618,8 @@ void engine_emit_silent(struct engine *e, const struct record *r);
 int emit_reserve(struct engine *e, size_t bytes);
 /* For records about more than two queues. */
 int emit_reserve_for(struct engine *e, size_t queues, size_t bytes);
-/* The same for records whose applying may lack memory: nothing is left behind then. */
+/* The same for records that may need memory when they are applied; on failure nothing has
+ * changed. */
 MUST_CHECK int engine_emit_or_not(struct engine *e, const struct record *r);
 /* --- engine.c --- */
 void seqs_ahead(struct engine *e);
@@ -672,7 +676,7 @@ int keys_reserve(struct engine *e, size_t keys);
 struct key *keys_find(const struct engine *e, struct hash128 key);
 int keys_apply_new(struct engine *e, const struct rec_key_new *r);
 int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r);
-/* Takes this key and those that expire next, `count` in all, out with one record. False: memory is
+/* Removes this key and those that expire next, `count` in all, with one record. False: memory is
  * short, nothing changed. */
 bool keys_emit_gone(struct engine *e, const struct key *first, size_t count);
 
@@ -691,8 +695,11 @@ void leases_restore(struct engine *e, struct lease *l); /* after a start */
 void leases_cancel_requested(struct engine *e, struct lease *l);
 int64_t lease_first_ms(const struct lease *l); /* how long it lasts unless it is extended */
 void leases_moved(void *engine, struct heap_entry entry, size_t index);
-/* Enters it to be looked at then; room must be there unless it stands there already. */
+/* Adds it to the heap, to be checked at that time; memory must have been reserved unless it is
+ * there already. */
 void leases_enter(struct engine *e, struct lease *l, int64_t at);
+/* Removes the lease from the chain of its nonce; the map leads to the first of each chain. */
+void leases_unchain(struct engine *e, struct map64 *chains, uint32_t handle);
 void lease_set_nonce(struct engine *e, uint32_t handle, uint64_t nonce);
 void leases_end(struct engine *e, struct live *l,
                 uint8_t kind); /* kind: op that ended it; OP_TICK = none */
@@ -742,8 +749,8 @@ uint64_t schedules_hash(const struct engine *e);
 void schedules_free(struct engine *e);
 
 /* --- engine/claim.c --- */
-/* The job q would hand out next, stale entries cleared on the way; NULL = none, or memory is short
- * (*err is set then). */
+/* The job that q hands out next; removes stale entries before it. NULL = none, or memory is
+ * short (*err is set then). */
 struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err);
 /* Room for the lease and the record of a claim. */
 int claim_reserve(struct engine *e, const struct live *l, const struct op_claim *want,
@@ -781,11 +788,11 @@ struct span alert_name_of(const struct engine *e, uint32_t number); /* empty = g
 int alerts_apply_put(struct engine *e, const struct rec_alert_put *r);
 int alerts_apply_gone(struct engine *e, const struct rec_alert_gone *r);
 int alerts_apply_edge(struct engine *e, const struct rec_alert_edge *r);
-/* Adds to *bytes what the notices of a dead job take, and makes room for them. */
+/* Adds to *bytes the size of the notices of a dead job, and reserves memory for them. */
 int alerts_dead_reserve(struct engine *e, struct queue *q, size_t *bytes);
 void alerts_job_dead(struct engine *e, const struct rec_job_dead *r);
-/* Something happened that no job's record tells of: notices for the rules that match the queue.
- * Makes room itself; what finds none is counted as dropped. */
+/* An event that is not in the record of a job: notices for the rules that match the queue.
+ * Reserves memory itself; without memory they are counted as dropped. */
 void alerts_happened(struct engine *e, enum alert_on on, struct span queue, struct span subject,
                      struct span text);
 /* As struct ops_store says. */
@@ -838,12 +845,12 @@ uint64_t breakers_hash(const struct engine *e);
 void kv_init(struct engine *e);
 void kv_done(struct engine *e);
 size_t kv_index_bytes(const struct engine *e);
-/* Whether or not it has expired; NULL = not there. */
+/* The key, also if it has expired; NULL = it does not exist. */
 struct kv *kv_find(const struct engine *e, struct span key, uint32_t *ret_handle);
 /* The same, but what has expired is not there. */
 const struct kv *kv_seen(const struct engine *e, struct span key);
-/* Room for `fresh` more keys and as many expiries; then for the text of each that is not there yet,
- * in the order in which they will be set. kv_texts_drop gives back what was not used. */
+/* Memory for `fresh` more keys and as many expiries; then for the text of each key that does not
+ * exist yet, in the order in which they will be set. kv_texts_drop frees what was not used. */
 int kv_reserve(struct engine *e, size_t fresh);
 int kv_reserve_text(struct engine *e, struct span key);
 int kv_reserve_bytes(struct engine *e, size_t bytes); /* for a list of keys among them */
@@ -925,5 +932,5 @@ void op_schedule_get(struct engine *e, const struct op *op);
 void op_schedule_list(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
-/* The trimming that a step's own changes made due. */
+/* Retention that became due by the changes of this step. */
 size_t tick_trim(struct engine *e, size_t budget);

@@ -38,7 +38,7 @@ bool enqueue_key_find(struct engine *e, struct hash128 key, struct idempotency_s
     return true;
 }
 
-/* A key that expired but was not swept yet makes room for its successor. */
+/* A key that has expired but was not removed yet is replaced. */
 enum outcome enqueue_key_room(struct engine *e, struct hash128 key, size_t ahead)
 {
     const struct key *old = keys_find(e, key);
@@ -49,7 +49,7 @@ enum outcome enqueue_key_room(struct engine *e, struct hash128 key, size_t ahead
     return keys_reserve(e, ahead + 1) == 0 ? OUT_OK : OUT_UNAVAILABLE;
 }
 
-/* New keys never expire before older ones, also when wall time goes back. */
+/* New keys never expire before older ones, even when the wall clock is set back. */
 void enqueue_key_keep(struct engine *e, struct hash128 key, uint64_t fingerprint,
                       const struct job *j)
 {
@@ -165,7 +165,7 @@ static void emit_attempt(struct engine *e, uint64_t seq, const struct attempt_vi
     engine_emit_silent(e, &rec);
 }
 
-/* What it went through. None of it happened here. */
+/* Its earlier attempts. None of this happened in this store. */
 static void emit_moved(struct engine *e, const struct op_enqueue *want, uint64_t seq)
 {
     const struct job_moved *m = want->moved;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: a ring of the last things that happened, each with the position that must be durable
- * before clients may see it.
+/* Events: a ring of the newest events, each with the position that must be durable before clients
+ * may see it.
  *
- * Event number n of this boot (1, 2, …) stands at n modulo the ring's size. Positions never fall
- * with rising numbers, so one number divides what is durable from what is not. If the disk is
- * slower than the ring is refilled, events are lost that no client has seen; clients notice the gap
- * in the numbers.
+ * Event number n of this boot (1, 2, …) is at index n modulo the size of the ring. Positions never
+ * decrease with rising numbers, so one number separates the durable events from the others. If the
+ * disk is slower than the ring is refilled, events are lost that no client has seen; clients notice
+ * the gap in the numbers.
  *
- * Only a step makes events: loading and replaying do not. */
+ * Only a step creates events; loading and replaying do not. */
 #include "backend/local/engine/engine_impl.h"
 #include "backend/record_events.h"
 
@@ -64,8 +64,8 @@ static void push_keys(struct engine *e, const struct record *r)
             push_key(e, EVENT_KV_DELETED, key, r->kv_gone.version);
 }
 
-/* Field by field into the ring: every record of every job comes this way, and a literal would be
- * built elsewhere first. */
+/* Written field by field: every record of every job gets here, and a compound literal would be
+ * built elsewhere first and copied. */
 static void push_job(struct engine *e, enum event_kind kind, const struct job *j)
 {
     struct event *v = event_push(e);

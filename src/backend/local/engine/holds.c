@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leases that jobs hold. The items that a queue's trigger takes are leased to the job it makes:
- * without end, while that job is scheduled, ready or running. A worker may end them one by one with
- * their tokens. When the job has ended, in whatever way, what is still open fails by the policy of
- * its own queue, in the slices of the ticks that follow; a start finds what a crash left undone.
+/* Leases that jobs hold. The items that a trigger of a queue takes are leased to the job that it
+ * creates, without an end, while that job is scheduled, ready or running. A worker may end them one
+ * by one with their tokens. When the job has ended for any reason, the remaining items fail by the
+ * policy of their own queue, in slices of the following ticks. After a crash, the start of the
+ * server finds what was left.
  *
- * A held lease uses the chain of nonces, but in a separate map: its nonce is the job's sequence.
- * It never stands in the heap of leases that end. */
+ * A held lease uses the chain of nonces, but in a separate map: its nonce is the sequence of the
+ * job. It is never in the heap of leases that end. */
 #include "backend/local/engine/engine_impl.h"
 
 #define NO_HOLDER_MS 30000 /* the lease of an item whose link is lost: a damaged store */
@@ -59,22 +60,15 @@ int holds_apply_linked(struct engine *e, const struct rec_job_linked *r)
 void holds_unlink(struct engine *e, uint32_t handle)
 {
     struct lease *l = lease_at(e, handle);
-    if (l->nonce_next)
-        lease_at(e, l->nonce_next)->nonce_prev = l->nonce_prev;
-    if (l->nonce_prev)
-        lease_at(e, l->nonce_prev)->nonce_next = l->nonce_next;
-    else if (l->nonce_next)
-        CHECK(map64_put(&e->holds, l->nonce, l->nonce_next) == 0);
-    else
-        map64_drop(&e->holds, l->nonce);
+    leases_unchain(e, &e->holds, handle);
     l->held = false;
     l->nonce = 0;
     l->nonce_prev = l->nonce_next = 0;
     e->held--;
 }
 
-/* There is room for every job that holds something. One that ended twice fills it before its time:
- * then the next tick looks for itself. */
+/* Memory exists for every job that holds items. A job that ended twice uses it up too early; the
+ * next tick then searches all jobs. */
 void holds_job_ended(struct engine *e, uint64_t seq)
 {
     if (!map64_get(&e->holds, seq))
@@ -91,8 +85,8 @@ static bool holder_lives(struct engine *e, uint64_t seq)
     return holder && state_lives(holder->job.state);
 }
 
-/* All jobs that hold items and have ended. A job with many items comes up once for each of them,
- * unless they stand side by side, and is found empty-handed the second time. */
+/* All jobs that hold items and have ended. A job with many items appears once for each of them,
+ * unless they are adjacent; the second time it holds nothing. */
 static void loose_find(struct engine *e)
 {
     e->loose_unknown = false;

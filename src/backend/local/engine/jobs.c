@@ -56,7 +56,7 @@ struct live *jobs_by_seq(struct engine *e, uint64_t seq, uint32_t *ret_handle)
 {
     if (seq == 0 || seq > LIMIT_SEQ)
         return NULL;
-    /* An operation looks at the same job several times: when choosing, when applying. */
+    /* One operation uses the same job several times: when it chooses and when it applies. */
     uint32_t handle = seq == e->memo_seq ? e->memo_handle : seqdir_get(&e->dir, seq);
     if (!handle)
         return NULL;
@@ -169,7 +169,7 @@ static bool stale_expiry(void *e, struct heap_entry entry)
     return !valid_expiry(e, entry);
 }
 
-/* After a push: looks at a few entries when more than half of the heap must be stale. */
+/* After a push: checks a few entries when more than half of the heap must be stale. */
 static void scrub(struct heap *h, uint64_t valid, heap_stale_fn stale, struct engine *e)
 {
     if (h->len > 2 * valid + 1024)

@@ -78,8 +78,8 @@ int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r)
     return 0;
 }
 
-/* New keys never expire before older ones (op_enqueue sees to that, also when wall time goes back),
- * so the chain is in the order of expiry. */
+/* New keys never expire before older ones (op_enqueue ensures that, even when the wall clock is
+ * set back), so the chain is in the order of expiry. */
 bool keys_emit_gone(struct engine *e, const struct key *first, size_t count)
 {
     struct wall_time previous = {0};

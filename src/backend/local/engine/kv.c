@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key-value store: which keys there are, at which version, until when. Values are in the store.
+/* The key-value store: which keys exist, with which version, and when they expire. Values are in
+ * the store.
  *
- * Everything a commit has to decide is resident, so a check costs no disk. A version is the
- * position of the first record of its commit: it rises with every change of the store, and no key
- * ever has the same one twice, deleted or not. A key that has expired is not there for anybody from
- * that moment on; a tick takes it out. */
+ * Everything that a commit must decide is in memory, so a check reads no disk. A version is the
+ * position of the first record of its commit: it rises with every change of the store, and no
+ * key ever has the same version twice, even if it is deleted in between. A key that has expired
+ * does not exist for any operation from that moment on; a tick removes it. */
 #include "backend/local/engine/engine_impl.h"
 #include "ops/kv_check.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Leases: who holds a running job, until when, and how past leases ended.
  *
- * `until` and `limit` count in lease time. Extending only writes `until`; the heap entry keeps its
- * old order and is moved when it comes up. What limits a lease is durable in wall time (struct
- * lease_limits): a start computes from it how much lease time is left. The ring remembers the last
- * words (ack, fail, release) by token, so that the same word said twice gets the same answer. */
+ * `until` and `limit` are in lease time. An extend only writes `until`; the heap entry keeps its
+ * old order and is moved when it reaches the top. The limits of a lease are durable in wall time
+ * (struct lease_limits); a start computes from them how much lease time is left. A ring
+ * remembers the latest reports (ack, fail, release) by token, so that a repeat of a report gets
+ * the same reply. */
 #include "backend/local/engine/engine_impl.h"
 
 static void nonce_link(struct engine *e, uint32_t handle)
@@ -17,17 +18,17 @@ static void nonce_link(struct engine *e, uint32_t handle)
     CHECK(map64_put(&e->nonces, l->nonce, handle) == 0);
 }
 
-static void nonce_unlink(struct engine *e, uint32_t handle)
+void leases_unchain(struct engine *e, struct map64 *chains, uint32_t handle)
 {
-    struct lease *l = lease_at(e, handle);
+    const struct lease *l = lease_at(e, handle);
     if (l->nonce_next)
         lease_at(e, l->nonce_next)->nonce_prev = l->nonce_prev;
     if (l->nonce_prev)
         lease_at(e, l->nonce_prev)->nonce_next = l->nonce_next;
     else if (l->nonce_next)
-        CHECK(map64_put(&e->nonces, l->nonce, l->nonce_next) == 0);
+        CHECK(map64_put(chains, l->nonce, l->nonce_next) == 0);
     else
-        map64_drop(&e->nonces, l->nonce);
+        map64_drop(chains, l->nonce);
 }
 
 int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r)
@@ -110,7 +111,7 @@ void leases_restore(struct engine *e, struct lease *l)
         leases_enter(e, l, l->until);
 }
 
-/* What ends sooner than before must come up sooner than its entry would. */
+/* A lease that ends sooner than before must reach the top of the heap sooner. */
 static void enter_sooner(struct engine *e, struct lease *l)
 {
     if (heap_order_of(l->until) < heap_at(&e->leases_end, l->place).order)
@@ -158,7 +159,7 @@ void leases_end(struct engine *e, struct live *l, uint8_t kind)
     if (lease->held)
         holds_unlink(e, handle);
     else if (lease->nonce)
-        nonce_unlink(e, handle);
+        leases_unchain(e, &e->nonces, handle);
     if (lease->worker)
         names_drop_worker(e, lease->worker);
     slab_give(&e->leases, handle);
@@ -239,7 +240,7 @@ struct live *leases_by_nonce(struct engine *e, uint64_t nonce)
         if (!jobs_purged(e, l))
             return l;
         /* Its queue was deleted; the slice that removes the job ends the lease. */
-        nonce_unlink(e, handle);
+        leases_unchain(e, &e->nonces, handle);
         lease_at(e, handle)->nonce = 0;
     }
     return NULL;

@@ -133,7 +133,7 @@ static int load_schedule(void *ctx, const struct rec_schedule_put *schedule)
     return schedules_apply_put(ctx, schedule);
 }
 
-/* A link that was told of an item which no job holds any more is history. */
+/* A link to an item that no job holds any more has no effect. */
 static int load_link(void *ctx, const struct stored_link *link)
 {
     struct engine *e = ctx;
@@ -173,8 +173,8 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
     return err ? err : lists_by_age(e);
 }
 
-/* Retention was armed while the jobs came in by sequence; the oldest finished one is known only
- * now. */
+/* Retention was scheduled while the jobs were loaded by sequence; only now is the oldest
+ * finished job known. */
 int lists_by_age(struct engine *e)
 {
     int err = 0;

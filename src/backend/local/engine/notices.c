@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The outbox: notices that wait for their delivery, by number and by when they are due.
+/* The outbox: notices that wait for their delivery, by number and by due time.
  *
- * Who delivers takes those that are due, each held back for a while, and says how it ended. Being
- * held is of memory only: what a crash leaves unsaid is delivered again. A notice that its target's
- * breaker does not let through stays where it is and costs nothing but another look.
+ * The delivery takes the notices that are due, which are held back for a while, and reports the
+ * result of each. The hold is only in memory: after a crash, a notice without a reported result is
+ * delivered again. A notice that the breaker of its target does not allow stays in the outbox and
+ * is checked again later.
  *
- * The outbox is bounded. A new notice that finds it full pushes out the oldest: news are worth more
- * than history, and what the old one told of can still be looked up. */
+ * The size of the outbox is limited. When it is full, a new notice replaces the oldest one: new
+ * information is worth more, and the subject of the old notice can still be looked up. */
 #include "backend/local/engine/engine_impl.h"
 #include "ops/alerts.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions the engine answers from memory: get, peek. Lists and bodies are left to the store. And
- * the operator's word about the clock. */
+/* Queries that the engine answers from memory: get and peek. The store reads lists and bodies.
+ * Also the operation by which an operator accepts the clock. */
 #include "backend/local/engine/engine_impl.h"
 
 #define PEEK_MAX 100u
@@ -88,8 +88,8 @@ static struct outpost frontier_take(struct frontier *f)
 
 #define PEEK_LOOKS_MAX 4096 /* stale entries a peek is willing to walk through */
 
-/* The next entry that is valid; NULL = no entry is valid, or none near enough, or no memory. The
- * same job may stand there twice, side by side: it is given once. */
+/* The next valid entry; NULL = no entry is valid, or none near enough, or no memory. The same
+ * job may have two adjacent entries; it is returned once. */
 static struct live *frontier_next(struct engine *e, struct frontier *f, const struct heap *h,
                                   heap_stale_fn valid, uint64_t *last, size_t *looks)
 {

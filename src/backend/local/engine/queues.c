@@ -113,8 +113,8 @@ void queues_purge_later(struct engine *e, struct queue *q)
 
 /* --- the table of queues --- */
 
-/* Numbers rise for ever, with every queue that comes and goes, and a file may hold any: the tables
- * are as large as there are queues, whatever their numbers. */
+/* Numbers rise with every queue that is created, and a file may contain any number. Therefore
+ * the size of the tables depends on how many queues exist, not on their numbers. */
 static void slot_put(struct queue **slots, size_t mask, struct queue *q)
 {
     size_t at = queue_hash(q->number) & mask;
@@ -152,7 +152,7 @@ static int room_by_number(struct engine *e)
     return full ? slots_grow(e) : 0;
 }
 
-/* Where the number stands among the others, or would. */
+/* The index of the number, or where it would be inserted. */
 static size_t place_of(const struct engine *e, uint32_t number)
 {
     size_t low = 0, high = e->queue_total;
@@ -175,7 +175,7 @@ static void number_enter(struct engine *e, struct queue *q)
     slot_put(e->queue_slots, e->queue_mask, q);
 }
 
-/* Those that stand behind it in its chain move up, so that a search ends at the first free slot. */
+/* The entries behind it in its chain move up, so that a search ends at the first free slot. */
 static void slot_drop(struct engine *e, uint32_t number)
 {
     size_t mask = e->queue_mask, at = queue_hash(number) & mask;
@@ -548,8 +548,8 @@ void queues_read(const struct ops *o, const struct queue_state *q, struct rec_qu
     fill_put(queue_from(q), ret);
 }
 
-/* Purged jobs are counted in one way while keys must be unique and in another while they need not;
- * so they have to be gone. */
+/* Purged jobs are counted in one way while keys must be unique, and in another while they need
+ * not be. Therefore they must have been removed. */
 bool queues_scope_waits(const struct ops *o, const struct queue_state *q, uint8_t to)
 {
     (void)o;
@@ -637,7 +637,7 @@ static int64_t next_due_ms(struct engine *e, struct queue *q)
     return 0;
 }
 
-/* Replies may wait while the queue changes or goes: they get copies. */
+/* A reply may wait while the queue changes or is deleted, so it gets copies. */
 int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret)
 {
     struct arena *arena = &e->out->arena;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranked queues: pages of their jobs that may begin anywhere.
+/* Ranked queues: pages of their jobs that may begin at any offset.
  *
- * Two rosters a queue, made from what the jobs say and rebuilt at start: by (state, sequence), and
- * by (hash of the unique key, sequence). Purged jobs leave the first at once; in the second they
- * stay until a slice removes them, and are passed over. */
+ * Each queue has two rosters, which are built from its jobs at the start: by (state, sequence),
+ * and by (hash of the unique key, sequence). Purged jobs leave the first one at once. In the
+ * second they stay until a slice removes them, and are skipped. */
 #include "backend/local/engine/engine_impl.h"
 
 static struct roster_key state_key(const struct job *j, uint8_t state)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buckets of the rate limits at enqueue (ops/rates.c). One that is full is as good as none, so it
- * is dropped when its turn comes. After a restart every key has a full one. There are at most
- * RATES_MAX of them; beyond that the one used least recently is forgotten, which gives its key at
- * most one more burst. */
+/* Buckets of the rate limits at enqueue (ops/rates.c). A full bucket is the same as no bucket,
+ * so it is dropped when it is the least recently used one. After a restart every key has a full
+ * bucket. There are at most RATES_MAX buckets; beyond that the least recently used one is
+ * forgotten, which allows its key at most one more burst. */
 #include "backend/local/engine/engine_impl.h"
 
 #define SWEEP 2 /* full buckets dropped for each new one, so that they do not stay for ever */

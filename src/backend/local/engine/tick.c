@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What time brings: leases that end, jobs that become due or expire, retention, the slices of
- * purges and bulk actions. A tick looks at a bounded number of things, whether or not they come to
- * a record (heaps hold stale entries, and clients decide how many); what is left makes the next
- * tick due at once. */
+/* What happens because of time: leases end, jobs become due or expire, retention, the slices of
+ * purges and bulk actions. A tick checks a bounded number of entries, whether or not they result
+ * in a record, because heaps contain stale entries and clients decide how many. If some are
+ * left, the next tick is due at once. */
 #include "backend/local/engine/engine_impl.h"
 
 static int64_t order_ms(uint64_t order)
@@ -54,8 +54,8 @@ static size_t promote_queue(struct engine *e, struct queue *q, size_t budget)
     return looked;
 }
 
-/* Takes the queue that is due next out of a heap of queues; NULL when none is, or *looked, which
- * counts the entries that stood for nothing, has come to the budget. */
+/* Removes the queue that is due next from a heap of queues; NULL when none is due, or when
+ * *looked, the number of stale entries, has reached the budget. */
 static struct queue *queue_due(struct engine *e, struct heap *heap, int64_t now, size_t budget,
                                size_t *looked)
 {
