@@ -75,7 +75,7 @@ describe('export and import', () => {
     const file = (map = (line) => line) => `${linesOf(text).filter(only).map(map).map((line) => JSON.stringify(line.end ? { end: { queues: 0, jobs: 0, alerts: 2 } } : line)).join('\n')}\n`;
     const result = await imported(to, file());
     ended(result, DONE);
-    assert.match(result.stderr, new RegExp(`alert rule ${loud} was signed .* switched off until it has one`));
+    assert.match(result.stderr, new RegExp(`alert rule ${loud} was signed .* switched off until it has a secret`));
     assert.match(result.stdout, /alert rules: 2 made, 0 kept/);
     const there = async (name) => (await b.get(`/v1/alerts/${name}`)).json;
     assert.deepEqual([(await there(loud)).enabled, (await there(loud)).webhook.secret, (await there(loud)).percent], [false, 'not set', 40]);
@@ -420,7 +420,7 @@ describe('export and import', () => {
     // A queue that cannot be made ends it, now and whenever it is tried again.
     const stopped = await imported(to, [head, JSON.stringify({ queue: { name: freshQueue('no'), policy: { capacity: -1 } } })].join('\n'));
     ended(stopped, REFUSED);
-    assert.match(stopped.stderr, /stopped at line 2 after 0 jobs; put right what was refused/);
+    assert.match(stopped.stderr, /stopped at line 2 after 0 jobs; correct what was refused/);
   });
 
   test('an import that is interrupted goes on', async () => {
