@@ -94,7 +94,7 @@ describe('export and import', () => {
     const wrong = file((line) => (line.alert?.name === loud ? { alert: { ...line.alert, name: `${loud}-2`, on: 'nothing' } } : line));
     const third = await imported(to, wrong);
     ended(third, REFUSED);
-    assert.match(third.stderr, /line 2: the alert rule is not taken/);
+    assert.match(third.stderr, /line 2: the alert rule is not imported/);
     for (const [api, names] of [[a, [loud, quiet]], [b, [loud, quiet]]]) for (const name of names) assert.equal((await api.delete(`/v1/alerts/${name}`)).status, 200);
   });
 
