@@ -75,7 +75,7 @@ describe('export and import', () => {
     const file = (map = (line) => line) => `${linesOf(text).filter(only).map(map).map((line) => JSON.stringify(line.end ? { end: { queues: 0, jobs: 0, alerts: 2 } } : line)).join('\n')}\n`;
     const result = await imported(to, file());
     ended(result, DONE);
-    assert.match(result.stderr, new RegExp(`alert rule ${loud} was signed .* switched off until it has one`));
+    assert.match(result.stderr, new RegExp(`alert rule ${loud} was signed .* switched off until it has a secret`));
     assert.match(result.stdout, /alert rules: 2 made, 0 kept/);
     const there = async (name) => (await b.get(`/v1/alerts/${name}`)).json;
     assert.deepEqual([(await there(loud)).enabled, (await there(loud)).webhook.secret, (await there(loud)).percent], [false, 'not set', 40]);
@@ -94,7 +94,7 @@ describe('export and import', () => {
     const wrong = file((line) => (line.alert?.name === loud ? { alert: { ...line.alert, name: `${loud}-2`, on: 'nothing' } } : line));
     const third = await imported(to, wrong);
     ended(third, REFUSED);
-    assert.match(third.stderr, /line 2: the alert rule is not taken/);
+    assert.match(third.stderr, /line 2: the alert rule is not imported/);
     for (const [api, names] of [[a, [loud, quiet]], [b, [loud, quiet]]]) for (const name of names) assert.equal((await api.delete(`/v1/alerts/${name}`)).status, 200);
   });
 
@@ -420,7 +420,7 @@ describe('export and import', () => {
     // A queue that cannot be created ends the import, now and at each repetition.
     const stopped = await imported(to, [head, JSON.stringify({ queue: { name: freshQueue('no'), policy: { capacity: -1 } } })].join('\n'));
     ended(stopped, REFUSED);
-    assert.match(stopped.stderr, /stopped at line 2 after 0 jobs; put right what was refused/);
+    assert.match(stopped.stderr, /stopped at line 2 after 0 jobs; correct what was refused/);
   });
 
   test('an interrupted import can be continued', async () => {
@@ -646,7 +646,7 @@ describe('export of a store that no server uses', () => {
 
   test('a directory that is not a store is reported as such', async () => {
     const empty = temporaryDirectory();
-    for (const [directory, pattern] of [['/nowhere/at/all', /there is no directory/], [empty, /no store in/]]) {
+    for (const [directory, pattern] of [['/nowhere/at/all', /the directory .* does not exist/], [empty, /no store in/]]) {
       const result = await offline(directory);
       ended(result, USAGE);
       assert.match(result.stderr, pattern);

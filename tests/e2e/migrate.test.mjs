@@ -297,7 +297,7 @@ describe('refusals', () => {
     const to = `sqlite:${fresh()}`;
     ended(await run(['migrate']), USAGE);
     await refused('memory:', to, USAGE, /memory: cannot be the source/);
-    await refused(`sqlite:${source}`, 'memory:', USAGE, /would be gone/);
+    await refused(`sqlite:${source}`, 'memory:', USAGE, /would be lost when this command ends/);
     await refused('mysql://u:s3cret@h/d', to, USAGE, /unknown backend "mysql:"/);
     await refused(`sqlite:${source}`, 'nonsense', USAGE, /the target cannot be opened/);
     await refused(`sqlite:${source}`, 'postgres://u:s3cret@h/d?nonsense=1', USAGE, /libpq/);
