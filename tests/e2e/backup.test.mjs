@@ -390,7 +390,7 @@ describe('the commands', () => {
     const damaged = Buffer.from(whole);
     damaged.fill(0xa5, 4 * 4096, 8 * 4096);
     const liar = await imposter((request, response) => response.writeHead(200, { 'content-length': damaged.length }).end(damaged));
-    await refuses(['backup', dir, '--server', liar.url], 1, /no good backup/);
+    await refuses(['backup', dir, '--server', liar.url], 1, /not a good backup/);
     assert.ok(!existsSync(dir));
     liar.close();
     const stranger = await imposter((request, response) => response.writeHead(200, { 'content-length': 5 }).end('hello'));
