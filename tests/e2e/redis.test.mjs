@@ -144,7 +144,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
   });
   test('keys of a newer version', () => {
     redis.cli('set', 'newer:format', '99');
-    return refused(redis, `${redis.url}?prefix=newer:`, /made by a newer version .*format is 99/);
+    return refused(redis, `${redis.url}?prefix=newer:`, /created by a newer version .*format is 99/);
   });
   test('a server that does not persist writes', async () => {
     const loose = await startRedis(['appendonly no']);

@@ -412,8 +412,7 @@ static void named_cb(void *ctx, int err, const struct round_error *error)
     if (number == 0 || !policy.ranked) {
         struct reply reply = {.outcome = number ? OUT_INVALID : OUT_NO_QUEUE};
         if (number)
-            reply.note =
-                "queue is not ranked; set ranked in its policy, or list without an offset";
+            reply.note = "queue is not ranked; set ranked in its policy, or list without an offset";
         s->searching = false;
         answer_first(s, &reply);
         pg_search_wake(s);

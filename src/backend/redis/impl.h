@@ -50,11 +50,12 @@
 #define UNIT_TRIES_MAX 8
 #define ALONE_TRIES_MAX                                                                            \
     200 /* of a unit which requires that no other node stores anything meanwhile … */
-#define QUIET_TRIES 3        /* … after this many it asks the other nodes to wait … */
-#define QUIET_MS 1000        /* … for at most this long, */
-#define QUIET_SCOPE_MS 10000 /* or this long if all jobs of a queue may have to be examined first  \
-                              */
-#define WAIT_MS 2            /* between two attempts of a unit that waits */
+#define QUIET_TRIES 3 /* … after this many it asks the other nodes to wait … */
+#define QUIET_MS 1000 /* … for at most this long, */
+#define QUIET_SCOPE_MS                                                                             \
+    10000         /* or this long if all jobs of a queue may have to be examined first             \
+                   */
+#define WAIT_MS 2 /* between two attempts of a unit that waits */
 #define PIPELINE_ITEMS 2
 #define REDIS_GONE "Redis cannot be reached"
 

@@ -36,7 +36,6 @@
 #include "backend/local/store_frames.h"
 #include "core/job_texts.h"
 
-
 /* ---- SQL helpers (sqlite/sql.c) ---- */
 
 /* The only place where SQLite's error codes are translated. */
