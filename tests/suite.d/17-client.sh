@@ -58,7 +58,7 @@ check 'delete of a queue needs a confirmation' 2 2 '`queues delete` asks for con
 check 'purge needs a confirmation' 2 2 '`queues purge` asks for confirmation, .*--yes' queues purge q
 check 'showing needs none' 2 2 '--yes goes with `queues delete\|purge QUEUE`' queues q --yes
 check 'payload file must be there' 2 2 "cannot read the file '/nonexistent'" enqueue q @/nonexistent
-check 'lines say their options' 2 2 'with --ndjson the lines say what --priority would' enqueue q --ndjson -p 5
+check 'lines say their options' 2 2 'with --ndjson the lines contain what --priority would' enqueue q --ndjson -p 5
 check 'lines name the member' 2 2 '"delay_ms":' enqueue q --ndjson --delay 5s
 check 'raw or lines' 2 2 'exclude each other' enqueue q --ndjson --raw
 check 'key without control characters' 2 2 '--key must be 1 to 200 bytes' enqueue q 1 --key $'a\nb'
@@ -79,7 +79,7 @@ check 'bench range' 2 2 '--connections is 0; it must be from 1 to' bench -c 0
 check 'bench by jobs or time' 2 2 'exclude each other' bench --jobs 5 --duration 1s
 check 'bench sides' 2 2 'are for --mode mixed' bench --producers 5
 check 'bench unknown mode' 2 2 '--mode is .frob.; it must be one of enqueue\|cycle' bench --mode frob
-check 'bench without TLS' 2 2 'plain http:// and unix: only' bench -s https://127.0.0.1
+check 'bench without TLS' 2 2 'bench supports only plain http:// and unix:' bench -s https://127.0.0.1
 
 # ---- with a server -------------------------------------------------------------------------------
 
