@@ -141,7 +141,7 @@ function visit(server, make, statuses) {
 }
 
 describe('random requests', () => {
-  test('every route gets requests with members of its own, or is left out for a reason', () => {
+  test('every route gets requests with its own members, or is left out for a reason', () => {
     const keys = table.map(keyOf);
     const described = new Set([...Object.keys(fieldsOf), ...Object.keys(bodies), ...listsOf]);
     const hasBody = (key) => /^(POST|PUT|PATCH) /.test(key);
