@@ -69,10 +69,10 @@ struct call {
                         answered */
     const struct problem_terms *terms; /* terms of the API for its problems; NULL = those of /v1 */
     bool changed;                      /* an earlier step changed something, which is not undone */
-    bool spooled; /* call_note_reply: a job of this request is in the spool */
-    bool partial; /* call_note_reply: the part of a store is missing in the answer */
-    void *more;                        /* for the handler */
-    struct call_line *line;            /* the line that it is in; NULL = none */
+    bool spooled;                      /* call_note_reply: a job of this request is in the spool */
+    bool partial;           /* call_note_reply: the part of a store is missing in the answer */
+    void *more;             /* for the handler */
+    struct call_line *line; /* the line that it is in; NULL = none */
     struct call *next;
 };
 /* Allocated in the exchange's arena; NULL after out of memory was answered. */

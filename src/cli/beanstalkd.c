@@ -44,9 +44,9 @@ static const char usage[] =
     "durable\n -F       never sync; a crash of the machine may lose jobs\n -l ADDR  listen on this "
     "address, or on unix:PATH (default is 127.0.0.1)\n -p PORT  listen on this port (default "
     "is " PORT_DEFAULT ")\n -z BYTES the largest job (default is 65535)\n -s BYTES size of one "
-                       "file of the store's journal\n -u USER  become this user and its group\n -V "
-                       "      log more; twice: log everything\n -c, -n   accepted and ignored\n -v "
-                       "      show the version and exit\n -h       show this help and exit\n";
+    "file of the store's journal\n -u USER  become this user and its group\n -V "
+    "      log more; twice: log everything\n -c, -n   accepted and ignored\n -v "
+    "      show the version and exit\n -h       show this help and exit\n";
 
 /* ---- reading the options ---- */
 

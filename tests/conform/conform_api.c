@@ -308,7 +308,7 @@ static void ranked_after_a_restart(struct env *e)
     EXPECT_OUT(rescope(e, "q", UNIQUE_KEPT), OUT_DUPLICATE);
 }
 
-/* ---- tallies ---- */
+/* ---- counters ---- */
 
 static const struct reply *history(struct env *e, const char *queue)
 {
@@ -317,7 +317,7 @@ static const struct reply *history(struct env *e, const char *queue)
                               .history = {.queue = span_text(queue), .to = UINT32_MAX}});
 }
 
-static void expect_tally(struct env *e, const struct counters *t)
+static void expect_counters(struct env *e, const struct counters *t)
 {
     EXPECT_INT(t->of[COUNTER_ENQUEUED], 4);
     EXPECT_INT(t->of[COUNTER_CLAIMED], 5);
@@ -363,11 +363,11 @@ static void sums_outlive_their_jobs(struct env *e)
 {
     live_a_little(e);
     const struct queue_view *v = queue_get(e, "q");
-    expect_tally(e, &v->totals);
+    expect_counters(e, &v->totals);
     const struct reply *r = history(e, "q");
     EXPECT_INT(r->hour_count, 1);
     EXPECT_INT(r->hours[0].hour, START_WALL_MS / HOUR_MS);
-    expect_tally(e, &r->hours[0].counters);
+    expect_counters(e, &r->hours[0].counters);
     put(e, "other");
     advance(e, 2 * HOUR_MS);
     put(e, "q");
@@ -389,8 +389,8 @@ static void sums_survive(struct env *e)
 {
     live_a_little(e);
     env_restart(e);
-    expect_tally(e, &queue_get(e, "q")->totals);
-    expect_tally(e, &history(e, "q")->hours[0].counters);
+    expect_counters(e, &queue_get(e, "q")->totals);
+    expect_counters(e, &history(e, "q")->hours[0].counters);
     put(e, "q");
     env_restart(e);
     EXPECT_INT(queue_get(e, "q")->totals.of[COUNTER_ENQUEUED], 5);

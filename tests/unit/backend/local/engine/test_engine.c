@@ -107,7 +107,8 @@ static void replies_wait_for_what_they_depend_on(void **state)
     rig_open(&r, NULL);
     struct op enqueue = enqueue_op("q0"), claim = claim_op(&q0);
     const struct engine_reply *e = step(&r, &enqueue);
-    uint64_t made = engine_position(r.engine) - 1; /* the tally is the last of its batch */
+    uint64_t made =
+        engine_position(r.engine) - 1; /* the record of counters is the last of its batch */
     assert_int_equal(e->after, made);
 
     e = step(&r, &claim);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client may pile up is worked off in slices: so many things, so many ticks at least. A tick
- * that did not count what it looks at would be through in one. */
+/* Whatever a client can accumulate is processed in slices, so n items need a number of ticks that
+ * grows with n. A tick that did not count what it examines would need only one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -46,7 +46,8 @@ static void told_when_durable(void **state)
     assert_int_equal(events_after(&r, BASE, &oldest), 0);
     assert_true(engine_events_last(r.engine) == BASE);
     assert_true(oldest == BASE + 1);
-    engine_events_durable(r.engine, before - 2); /* the job's record and a tally end its batch */
+    engine_events_durable(r.engine,
+                          before - 2); /* the job's record and the counters end its batch */
     assert_int_equal(events_after(&r, BASE, &oldest), 1);
     engine_events_durable(r.engine, before);
     assert_int_equal(events_after(&r, BASE, &oldest), 2);
@@ -72,7 +73,7 @@ static void ring_goes_round_before_the_disk(void **state)
     assert_int_equal(events_after(&r, BASE, &oldest), 0);
     assert_true(oldest == BASE + 25); /* 25 … 40 are kept, none may be told */
     engine_events_durable(r.engine, positions[10]);
-    assert_true(engine_events_last(r.engine) == BASE); /* nobody knows where 10 stood */
+    assert_true(engine_events_last(r.engine) == BASE); /* the position of event 10 is not known */
     engine_events_durable(r.engine, positions[30]);
     assert_true(engine_events_last(r.engine) == BASE + 30);
     assert_int_equal(events_after(&r, BASE, &oldest), 6);

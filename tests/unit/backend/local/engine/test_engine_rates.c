@@ -50,7 +50,7 @@ static void full_ones_are_dropped(void **state)
     engine_rig_close(&r);
 }
 
-/* Past the bound the one used least lately is forgotten, and nobody else. */
+/* Above the limit only the least recently used entry is removed. */
 static void they_are_bounded(void **state)
 {
     (void)state;

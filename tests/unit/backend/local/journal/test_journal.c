@@ -432,7 +432,7 @@ struct kill_told {
     atomic_uint_least64_t applied;
 };
 
-/* Appends, restarts and sweeps until it is killed; the frames are made already. */
+/* Appends, restarts and sweeps until it is killed; the frames were built before. */
 _Noreturn static void kill_child(struct world *w, struct kill_told *told)
 {
     struct err_note note = {""};

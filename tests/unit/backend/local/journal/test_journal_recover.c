@@ -320,7 +320,7 @@ static int refusing_cb(void *ctx, struct span frame, uint64_t first, uint64_t la
     return first == 3 ? err_note_set(note, -ERR_RANGE, "three is too many") : 0;
 }
 
-static void test_whoever_takes_the_frames_may_refuse(void **state)
+static void test_the_reader_of_frames_may_refuse(void **state)
 {
     (void)state;
     struct world w;
@@ -622,7 +622,7 @@ int main(void)
         cmocka_unit_test(test_two_of_one_generation),
         cmocka_unit_test(test_a_file_that_was_cut),
         cmocka_unit_test(test_opening_writes_nothing),
-        cmocka_unit_test(test_whoever_takes_the_frames_may_refuse),
+        cmocka_unit_test(test_the_reader_of_frames_may_refuse),
         cmocka_unit_test(test_a_torn_tail_is_cut),
         cmocka_unit_test(test_a_tail_torn_in_its_first_sector),
         cmocka_unit_test(test_the_older_copy_of_a_repeated_entry_does_not_matter),

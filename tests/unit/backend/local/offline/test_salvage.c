@@ -408,7 +408,7 @@ static void journal_spoil(const struct rig *r, unsigned page)
     close(fd);
 }
 
-/* Everything up to the damage: as a store that has so many records. */
+/* Everything before the damage is read, as from a store with that number of records. */
 static void journal_damaged(void **state)
 {
     (void)state;
@@ -578,7 +578,7 @@ static void first_page(void **state)
     rig_done(&r);
 }
 
-/* Where it cannot be made out, that is said, and not that another version wrote it. */
+/* If the version cannot be read, the message says so and does not blame another version. */
 static void first_page_lost(void **state)
 {
     (void)state;

@@ -109,7 +109,7 @@ static void put_jobs(struct store *s, unsigned from, unsigned upto)
 
 #define TOGETHER 5
 
-/* A queue and jobs 1 … JOBS, so many in a transaction. */
+/* A queue and jobs 1 … JOBS, several in each transaction. */
 static struct store *filled(void)
 {
     struct store *s = rig_open(dir.path);
