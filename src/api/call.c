@@ -115,6 +115,14 @@ void call_refuse(struct call *c, const struct reply *reply)
     refuse(c, &p);
 }
 
+bool call_has_job(struct call *c, const struct reply *reply)
+{
+    static const struct problem absent = {.code = PROBLEM_NOT_FOUND};
+    if (reply->job_count == 0)
+        problem_answer(c->x, &absent);
+    return reply->job_count > 0;
+}
+
 void call_error(struct call *c, int error)
 {
     struct problem p;

@@ -102,6 +102,8 @@ void call_problem(const struct call *c, const struct reply *reply, struct proble
 void call_refuse(struct call *c, const struct reply *reply);
 /* The same for an operating error. */
 void call_error(struct call *c, int error);
+/* Whether the reply has the job that was asked for. False: 404 was answered. */
+bool call_has_job(struct call *c, const struct reply *reply);
 
 /* ---- several operations, one call after the other ---- */
 

@@ -40,7 +40,7 @@ static void queue(struct unit *u, struct span in)
 
 static void word(struct unit *u, struct span in)
 {
-    struct word w = {.next = NULL}, again = {.next = NULL};
+    struct kept_reply w = {.next = NULL}, again = {.next = NULL};
     if (redis_reply_decode(in, &w) != 0)
         return;
     CHECK(w.kind <= OP_KIND_COUNT && state_name((enum job_state)w.state));

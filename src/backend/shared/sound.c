@@ -51,7 +51,8 @@ static bool lease_right(const struct row *r)
            r->limits.timeout_ms <= LIMIT_TIMEOUT_MS &&
            r->limits.cancel_grace_ms <= LIMIT_LEASE_MS && time_right(r->limits.cancel_at.ms) &&
            time_right(r->started_at.ms) && r->worker.len <= LIMIT_WORKER_BYTES &&
-           r->word <= OP_KIND_COUNT && r->word_state < STATE_COUNT && time_right(r->word_run_at.ms);
+           r->reply_kind <= OP_KIND_COUNT && r->reply_state < STATE_COUNT &&
+           time_right(r->reply_run_at.ms);
 }
 
 bool sound_row(const struct row *r)

@@ -82,13 +82,13 @@ static bool report_find(const struct ops *o, uint64_t seq, struct job_token toke
 {
     const struct unit *u = unit_of(o);
     const struct row *r = unit_row(u, seq);
-    if (r && r->word && token_equal(r->token, token)) {
-        *ret = (struct lease_report){(uint8_t)(r->word - 1), r->word_state, r->word_run_at};
+    if (r && r->reply_kind && token_equal(r->token, token)) {
+        *ret = (struct lease_report){(uint8_t)(r->reply_kind - 1), r->reply_state, r->reply_run_at};
         return true;
     }
-    const struct word *lists[] = {u->words, u->said};
+    const struct kept_reply *lists[] = {u->loaded_replies, u->new_replies};
     for (size_t i = 0; i < 2; i++)
-        for (const struct word *w = lists[i]; w; w = w->next)
+        for (const struct kept_reply *w = lists[i]; w; w = w->next)
             if (w->seq == seq && token_equal(w->token, token)) {
                 *ret = (struct lease_report){(uint8_t)(w->kind - 1), w->state, w->run_at};
                 return true;
@@ -108,9 +108,9 @@ static void report_keep(struct ops *o, const struct job *j, struct job_token tok
 {
     struct row *r = row_of(j);
     (void)o, (void)token;
-    r->word = (uint8_t)(kind + 1);
-    r->word_state = j->state;
-    r->word_run_at = j->run_at;
+    r->reply_kind = (uint8_t)(kind + 1);
+    r->reply_state = j->state;
+    r->reply_run_at = j->run_at;
 }
 
 static void count_ending(struct ops *o, struct job *j, enum lease_ending how)

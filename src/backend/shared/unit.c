@@ -51,7 +51,7 @@ void unit_reset(struct unit *u)
     u->seq_count = u->seq_next = u->number_count = u->number_next = 0;
     u->queues_there = 0;
     u->idems = NULL;
-    u->words = u->said = NULL;
+    u->loaded_replies = u->new_replies = NULL;
     u->ended = NULL;
     u->ended_last = &u->ended;
     u->happened = NULL;
@@ -173,6 +173,15 @@ struct wqueue *unit_queue_add(struct unit *u, uint32_t number, struct span name)
     heap_init(&q->ready);
     u->queues[u->queue_count++] = q;
     return q;
+}
+
+struct row *unit_row_absent(struct unit *u, struct row *r)
+{
+    r->q = unit_queue_add(u, r->job.queue, (struct span){NULL, 0});
+    if (!r->q)
+        return NULL;
+    r->q->gone = true;
+    return r;
 }
 
 /* A unit has few queues, but a claim may name a thousand. */

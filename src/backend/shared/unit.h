@@ -61,9 +61,9 @@ struct row {
     uint64_t nonce;
     struct job_ref holder; /* the last trigger's job that took it; holds it while lease_ms is 0 */
     struct wall_time started_at;
-    uint8_t word; /* the last report about this token, enum op_kind + 1; 0 = none */
-    uint8_t word_state;
-    struct wall_time word_run_at;
+    uint8_t reply_kind; /* of the last report about this token: enum op_kind + 1; 0 = none */
+    uint8_t reply_state;
+    struct wall_time reply_run_at;
     struct outcome_counts outcome_counts;
     bool held, was_held;  /* holds its unique key: now, in the store */
     uint8_t loaded_state; /* as it was in the store; none = it is new */
@@ -128,12 +128,13 @@ struct ended {
     struct ended *next;
 };
 
-struct word {
+/* What a report about a lease was answered: a repeat of it gets the same reply. */
+struct kept_reply {
     struct job_token token;
     uint64_t seq;
     struct wall_time run_at;
     uint8_t kind, state; /* kind: enum op_kind + 1 */
-    struct word *next;
+    struct kept_reply *next;
 };
 
 struct idem {
@@ -212,7 +213,7 @@ struct unit {
     uint64_t seq_floor;    /* an imported job has this sequence: new ones are above it */
     uint64_t keys;
     struct idem *idems;
-    struct word *words;  /* that were loaded */
+    struct kept_reply *loaded_replies;
     struct wkey **wkeys; /* of the key-value store */
     size_t wkey_count, wkey_room;
     struct map128 wkey_map; /* index + 1 */
@@ -228,7 +229,7 @@ struct unit {
     struct unit_alerts alerts;
     /* what it leaves */
     struct ended *ended, **ended_last;
-    struct word *said;
+    struct kept_reply *new_replies;
     struct happened *happened, **happened_last;
     int64_t key_adds;
     int64_t kv_key_adds, kv_byte_adds;
@@ -269,6 +270,11 @@ struct wanted_name *unit_want_name(struct unit *u, struct span name);
 
 /* Rows: one for each job, even if it was loaded several times. */
 struct row *unit_row_add(struct unit *u, uint64_t seq);
+/* Marks a loaded row as one that does not exist: its queue was deleted in between, or it is
+ * damaged. NULL: no memory. */
+struct row *unit_row_absent(struct unit *u, struct row *r);
+/* Keeps the reply about the row's current token, if there is one, for a repeat of the report. */
+void unit_keep_reply(struct unit *u, const struct row *r);
 struct row *unit_row(const struct unit *u, uint64_t seq);
 /* The job, if it exists and the upper half of the id matches; NULL = not found. */
 struct row *unit_find(const struct unit *u, struct job_ref ref);

@@ -180,12 +180,12 @@ static void lease_until(struct row *r, int64_t ms)
 }
 
 /* The lease has ended; the last report about it is kept with its token. */
-static void end_lease(struct row *r, uint8_t word)
+static void end_lease(struct row *r, uint8_t kind)
 {
-    if (word != OP_TICK) {
-        r->word = (uint8_t)(word + 1);
-        r->word_state = r->job.state;
-        r->word_run_at = r->job.run_at;
+    if (kind != OP_TICK) {
+        r->reply_kind = (uint8_t)(kind + 1);
+        r->reply_state = r->job.state;
+        r->reply_run_at = r->job.run_at;
     }
     r->nonce = 0;
     r->until_ms = 0;
@@ -281,6 +281,20 @@ static void row_apply_patched(struct unit *u, struct row *r, const struct job *b
     }
 }
 
+void unit_keep_reply(struct unit *u, const struct row *r)
+{
+    struct kept_reply *kept = r->reply_kind ? unit_alloc(u, sizeof *kept) : NULL;
+    if (!kept)
+        return;
+    *kept = (struct kept_reply){.token = r->token,
+                                .seq = r->job.seq,
+                                .run_at = r->reply_run_at,
+                                .kind = r->reply_kind,
+                                .state = r->reply_state,
+                                .next = u->new_replies};
+    u->new_replies = kept;
+}
+
 static void row_apply_claimed(struct unit *u, struct row *r, const struct job *before,
                               const struct record *rec)
 {
@@ -288,17 +302,8 @@ static void row_apply_claimed(struct unit *u, struct row *r, const struct job *b
     CHECK(apply_claimed(&r->job, c) == 0);
     (void)before;
     /* A repeat of the report about the previous lease still has to get the same reply. */
-    struct word *w = r->word ? unit_alloc(u, sizeof *w) : NULL;
-    if (w) {
-        *w = (struct word){.token = r->token,
-                           .seq = r->job.seq,
-                           .run_at = r->word_run_at,
-                           .kind = r->word,
-                           .state = r->word_state,
-                           .next = u->said};
-        u->said = w;
-    }
-    r->word = 0;
+    unit_keep_reply(u, r);
+    r->reply_kind = 0;
     r->token = c->token;
     r->lease_ms = c->lease_ms;
     r->limits = (struct lease_limits){.timeout_ms = c->timeout_ms};

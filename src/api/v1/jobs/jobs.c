@@ -15,11 +15,8 @@ static void job_got(struct call *c, const struct reply *r)
 {
     const bool *payload = c->more;
     struct json_writer w;
-    if (r->job_count == 0) {
-        struct problem p = {.code = PROBLEM_NOT_FOUND};
-        problem_answer(c->x, &p);
+    if (!call_has_job(c, r))
         return;
-    }
     answer_begin(c->x, &w);
     job_view_write(&w, &r->jobs[0], broker_now(c->broker).wall,
                    VIEW_HISTORY | (*payload ? VIEW_PAYLOAD : 0));

@@ -199,11 +199,8 @@ void joblog_write(struct json_writer *w, const char *name, struct span log)
 static void log_got(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    if (r->job_count == 0) {
-        struct problem p = {.code = PROBLEM_NOT_FOUND};
-        problem_answer(c->x, &p);
+    if (!call_has_job(c, r))
         return;
-    }
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_job_name(&w, r->jobs[0].job.id_hi, r->jobs[0].job.seq);

@@ -48,9 +48,9 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
     ret->worker = pg_col_bytes(r, at, JOB_WORKER);
     ret->nonce = (uint64_t)pg_col_i8(r, at, JOB_NONCE);
     ret->started_at.ms = pg_col_time(r, at, JOB_STARTED_AT);
-    ret->word = pg_col_kind(r, at, JOB_REPLY, OP_KIND_COUNT + 1);
-    ret->word_state = pg_col_kind(r, at, JOB_REPLY_STATE, STATE_COUNT);
-    ret->word_run_at.ms = pg_col_time(r, at, JOB_REPLY_RUN_AT);
+    ret->reply_kind = pg_col_kind(r, at, JOB_REPLY, OP_KIND_COUNT + 1);
+    ret->reply_state = pg_col_kind(r, at, JOB_REPLY_STATE, STATE_COUNT);
+    ret->reply_run_at.ms = pg_col_time(r, at, JOB_REPLY_RUN_AT);
     ret->outcome_counts = outcome_counts_unpack((uint64_t)pg_col_i8(r, at, JOB_OUTCOME_COUNTS));
     ret->held = ret->was_held = pg_col_bool(r, at, JOB_HOLDS_KEY);
     ret->result_kind = pg_col_kind(r, at, JOB_RESULT_KIND, PAYLOAD_BYTES + 1);
@@ -89,12 +89,7 @@ struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
     row->q = unit_queue(u, row->job.queue);
     if (row->q && sound_row(row))
         return row;
-    /* A queue that was deleted in between does not exist. */
-    row->q = unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
-    if (!row->q)
-        return NULL;
-    row->q->gone = true;
-    return row;
+    return unit_row_absent(u, row);
 }
 
 void pg_load_rows(struct unit *u, size_t result, bool claimable)
@@ -286,16 +281,17 @@ int pg_unit_replies_loaded(struct unit *u)
     const PGresult *r = pg_conn_result(pg_pipeline_of(u), 0);
     u->seq_high = pg_col_count(pg_conn_result(pg_pipeline_of(u), 1), 0, 0);
     for (int i = 0; i < PQntuples(r); i++) {
-        struct word *w = unit_alloc(u, sizeof *w);
+        struct kept_reply *w = unit_alloc(u, sizeof *w);
         if (!w)
             return -ERR_NOMEM;
-        *w = (struct word){.token = {(uint64_t)pg_col_i8(r, i, 1), (uint32_t)pg_col_i4(r, i, 0)},
-                           .seq = pg_col_seq(r, i, 2),
-                           .kind = pg_col_kind(r, i, 3, OP_KIND_COUNT + 1),
-                           .state = pg_col_kind(r, i, 4, STATE_COUNT),
-                           .run_at = {pg_col_time(r, i, 5)},
-                           .next = u->words};
-        u->words = w;
+        *w = (struct kept_reply){
+            .token = {(uint64_t)pg_col_i8(r, i, 1), (uint32_t)pg_col_i4(r, i, 0)},
+            .seq = pg_col_seq(r, i, 2),
+            .kind = pg_col_kind(r, i, 3, OP_KIND_COUNT + 1),
+            .state = pg_col_kind(r, i, 4, STATE_COUNT),
+            .run_at = {pg_col_time(r, i, 5)},
+            .next = u->loaded_replies};
+        u->loaded_replies = w;
     }
     return 0;
 }

@@ -132,9 +132,9 @@ I8_COLUMN(cancel_at, r->limits.cancel_at.ms)
 TEXT_COLUMN(worker, r->worker)
 I8_COLUMN(nonce, r->nonce)
 I8_COLUMN(started_at, r->started_at.ms)
-I2_COLUMN(word, r->word)
-I2_COLUMN(word_state, r->word_state)
-I8_COLUMN(word_run_at, r->word_run_at.ms)
+I2_COLUMN(reply_kind, r->reply_kind)
+I2_COLUMN(reply_state, r->reply_state)
+I8_COLUMN(reply_run_at, r->reply_run_at.ms)
 I8_COLUMN(outcome_counts, outcome_counts_pack(&r->outcome_counts))
 TEXT_COLUMN(label, r->extra.label)
 TEXT_COLUMN(attributes, r->extra.attributes)
@@ -164,15 +164,15 @@ struct column {
 
 /* In the order of the statement's arguments. */
 static const struct column set_columns[] = {
-    {ARRAY_I8, c_seq},        {ARRAY_I2, c_state},           {ARRAY_I2, c_reason},
-    {ARRAY_I8, c_priority},   {ARRAY_I8, c_run_at},          {ARRAY_I8, c_since},
-    {ARRAY_I4, c_generation}, {ARRAY_I4, c_failures},        {ARRAY_I4, c_crashes},
-    {ARRAY_I2, c_flags},      {ARRAY_I4, c_tok_epoch},       {ARRAY_I8, c_tok_counter},
-    {ARRAY_I4, c_lease_ms},   {ARRAY_I8, c_until},           {ARRAY_TEXT, c_worker},
-    {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},      {ARRAY_I2, c_word},
-    {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at},     {ARRAY_I8, c_outcome_counts},
-    {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},          {ARRAY_I8, c_holder_hi},
-    {ARRAY_I8, c_timeout_ms}, {ARRAY_I4, c_cancel_grace_ms}, {ARRAY_I8, c_cancel_at},
+    {ARRAY_I8, c_seq},         {ARRAY_I2, c_state},           {ARRAY_I2, c_reason},
+    {ARRAY_I8, c_priority},    {ARRAY_I8, c_run_at},          {ARRAY_I8, c_since},
+    {ARRAY_I4, c_generation},  {ARRAY_I4, c_failures},        {ARRAY_I4, c_crashes},
+    {ARRAY_I2, c_flags},       {ARRAY_I4, c_tok_epoch},       {ARRAY_I8, c_tok_counter},
+    {ARRAY_I4, c_lease_ms},    {ARRAY_I8, c_until},           {ARRAY_TEXT, c_worker},
+    {ARRAY_I8, c_nonce},       {ARRAY_I8, c_started_at},      {ARRAY_I2, c_reply_kind},
+    {ARRAY_I2, c_reply_state}, {ARRAY_I8, c_reply_run_at},    {ARRAY_I8, c_outcome_counts},
+    {ARRAY_BOOL, c_held},      {ARRAY_I8, c_holder},          {ARRAY_I8, c_holder_hi},
+    {ARRAY_I8, c_timeout_ms},  {ARRAY_I4, c_cancel_grace_ms}, {ARRAY_I8, c_cancel_at},
 };
 /* Followed by one for each text of core/job_texts.h. */
 static const struct column new_columns[] = {
@@ -299,27 +299,17 @@ static void send_attempts(struct unit *u)
 /* Replies about jobs that this unit removes are stored, too. */
 static void store_replies_removed(struct unit *u)
 {
-    for (size_t i = 0; i < u->row_count; i++) {
-        const struct row *r = u->rows[i];
-        struct word *w = r->gone && r->word ? unit_alloc(u, sizeof *w) : NULL;
-        if (!w)
-            continue;
-        *w = (struct word){.token = r->token,
-                           .seq = r->job.seq,
-                           .run_at = r->word_run_at,
-                           .kind = r->word,
-                           .state = r->word_state,
-                           .next = u->said};
-        u->said = w;
-    }
+    for (size_t i = 0; i < u->row_count; i++)
+        if (u->rows[i]->gone)
+            unit_keep_reply(u, u->rows[i]);
 }
 
-static void send_words(struct unit *u)
+static void send_replies(struct unit *u)
 {
     store_replies_removed(u);
-    if (!u->said)
+    if (!u->new_replies)
         return;
-#define EACH u->said
+#define EACH u->new_replies
     LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&pg_unit(u)->args, (int32_t)x->token.epoch));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->token.counter));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->seq));
@@ -485,7 +475,7 @@ static void send_key_sums(struct unit *u)
 
 bool unit_changed(const struct unit *u)
 {
-    bool changed = u->key_adds != 0 || u->said || u->bulk || unit_schedules_changed(u) ||
+    bool changed = u->key_adds != 0 || u->new_replies || u->bulk || unit_schedules_changed(u) ||
                    unit_alerts_changed(u);
     for (size_t i = 0; i < u->wkey_count && !changed; i++)
         changed = u->wkeys[i]->changed;
@@ -549,7 +539,7 @@ void pg_unit_send_store(struct unit *u)
     pg_alerts_send_store(u);
     send_jobs(u);
     send_attempts(u);
-    send_words(u);
+    send_replies(u);
     send_idems(u);
     send_queue_sums(u);
     send_key_sums(u);

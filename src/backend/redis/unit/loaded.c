@@ -61,16 +61,6 @@ static void load_counts(struct unit *u, const redisReply *r)
 
 /* --- jobs --- */
 
-/* A job of a deleted queue, or a damaged one, does not exist. */
-static struct row *row_absent(struct unit *u, struct row *row)
-{
-    row->q = unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
-    if (!row->q)
-        return NULL;
-    row->q->gone = true;
-    return row;
-}
-
 struct row *rd_load_row(struct unit *u, struct span name, struct span packed)
 {
     uint64_t seq = redis_seq_decode(name);
@@ -82,12 +72,12 @@ struct row *rd_load_row(struct unit *u, struct span name, struct span packed)
         return NULL;
     if (redis_row_decode(seq, packed, row) != 0) {
         log_event(u->s->config.log, LOG_ERROR, "redis_row_damaged", LOG_INT("seq", seq));
-        return row_absent(u, row);
+        return unit_row_absent(u, row);
     }
     row->loaded_state = row->job.state;
     row->q = unit_queue(u, row->job.queue);
     if (!row->q)
-        return row_absent(u, row);
+        return unit_row_absent(u, row);
     row->held = row->was_held =
         row->extra.unique.len && unique_holds(row->q->policy.unique_scope, row->job.state);
     return row;
@@ -140,15 +130,15 @@ static int load_idems(struct unit *u, const redisReply *r)
 static int load_words(struct unit *u, const redisReply *r)
 {
     for (size_t i = 0; i + 1 < reply_count(r); i += 2) {
-        struct word *w = unit_alloc(u, sizeof *w);
+        struct kept_reply *w = unit_alloc(u, sizeof *w);
         struct span token = reply_span(reply_at(r, i));
         if (!w)
             return -ERR_NOMEM;
         if (token.len != TOKEN_BYTES || redis_reply_decode(reply_span(reply_at(r, i + 1)), w) != 0)
             return -ERR_CORRUPT;
         w->token = redis_token_decode(token.at);
-        w->next = u->words;
-        u->words = w;
+        w->next = u->loaded_replies;
+        u->loaded_replies = w;
     }
     return 0;
 }

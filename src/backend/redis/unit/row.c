@@ -121,9 +121,9 @@ static uint8_t *put_lease(uint8_t *at, const struct row *r)
     at = put_varint(at, r->limits.cancel_grace_ms);
     at = put_wall(at, r->limits.cancel_at);
     at = put_wall(at, r->started_at);
-    at = put_u8(at, r->word);
-    at = put_u8(at, r->word_state);
-    at = put_wall(at, r->word_run_at);
+    at = put_u8(at, r->reply_kind);
+    at = put_u8(at, r->reply_state);
+    at = put_wall(at, r->reply_run_at);
     at = put_varint(at, f->claims);
     at = put_varint(at, f->timeouts);
     at = put_varint(at, f->releases);
@@ -198,9 +198,9 @@ static void take_lease(struct wire_in *in, struct row *r)
     r->limits.cancel_grace_ms = take_u32(in);
     r->limits.cancel_at = take_wall(in);
     r->started_at = take_wall(in);
-    r->word = take_u8(in);
-    r->word_state = take_u8(in);
-    r->word_run_at = take_wall(in);
+    r->reply_kind = take_u8(in);
+    r->reply_state = take_u8(in);
+    r->reply_run_at = take_wall(in);
     f->claims = take_u16(in);
     f->timeouts = take_u16(in);
     f->releases = take_u16(in);
@@ -331,7 +331,7 @@ int redis_queue_decode(struct span packed, struct wqueue *ret)
 
 /* --- replies, keys, attempts, bulk actions --- */
 
-struct span redis_reply_encode(struct unit *u, const struct word *w)
+struct span redis_reply_encode(struct unit *u, const struct kept_reply *w)
 {
     uint8_t *from = room(u, 40), *at = from;
     if (!from)
@@ -343,7 +343,7 @@ struct span redis_reply_encode(struct unit *u, const struct word *w)
     return done(u, from, put_wall(at, w->run_at));
 }
 
-int redis_reply_decode(struct span packed, struct word *ret)
+int redis_reply_decode(struct span packed, struct kept_reply *ret)
 {
     struct wire_in in = {.rest = packed};
     if (take_u8(&in) != ROW_VERSION)

@@ -31,8 +31,8 @@ MUST_CHECK int redis_queue_decode(struct span packed, struct wqueue *ret);
 void redis_token_encode(struct job_token t, char out[TOKEN_BYTES]);
 struct job_token redis_token_decode(const char in[TOKEN_BYTES]);
 
-struct span redis_reply_encode(struct unit *u, const struct word *w);
-MUST_CHECK int redis_reply_decode(struct span packed, struct word *ret);
+struct span redis_reply_encode(struct unit *u, const struct kept_reply *w);
+MUST_CHECK int redis_reply_decode(struct span packed, struct kept_reply *ret);
 
 #define IDEM_BYTES ROW_HEAD(idem)
 void redis_idem_encode(const struct idem *k, char out[IDEM_BYTES]);

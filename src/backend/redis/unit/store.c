@@ -24,7 +24,7 @@ static bool adds_any(const struct wqueue *q)
 
 bool rd_unit_changed(const struct unit *u)
 {
-    bool changed = u->key_adds != 0 || u->said || u->bulk || u->idem_replaced ||
+    bool changed = u->key_adds != 0 || u->new_replies || u->bulk || u->idem_replaced ||
                    unit_schedules_changed(u) || unit_alerts_changed(u);
     for (size_t i = 0; i < u->wkey_count && !changed; i++)
         changed = u->wkeys[i]->changed;
@@ -270,17 +270,17 @@ static void change_sums(struct item *it)
 /* --- replies and keys --- */
 
 /* Replies about jobs that this unit removes are stored, too. */
-static bool reply_of_removed(const struct row *r, struct word *ret)
+static bool reply_of_removed(const struct row *r, struct kept_reply *ret)
 {
-    *ret = (struct word){.token = r->token,
-                         .seq = r->job.seq,
-                         .run_at = r->word_run_at,
-                         .kind = r->word,
-                         .state = r->word_state};
-    return r->gone && r->word;
+    *ret = (struct kept_reply){.token = r->token,
+                               .seq = r->job.seq,
+                               .run_at = r->reply_run_at,
+                               .kind = r->reply_kind,
+                               .state = r->reply_state};
+    return r->gone && r->reply_kind;
 }
 
-static void put_word(struct item *it, const struct word *w)
+static void put_reply(struct item *it, const struct kept_reply *w)
 {
     char token[TOKEN_BYTES];
     redis_token_encode(w->token, token);
@@ -293,15 +293,15 @@ static void change_replies(struct item *it)
 {
     const struct unit *u = &it->unit;
     struct rargs_mark before = redis_args_mark(&it->args);
-    struct word removed;
+    struct kept_reply removed;
     char key[32];
     snprintf(key, sizeof key, "w:%lld", (long long)(u->now.ms / REPLY_SPAN_MS));
     rd_change(&it->args, "HSET", key);
-    for (const struct word *w = u->said; w; w = w->next)
-        put_word(it, w);
+    for (const struct kept_reply *w = u->new_replies; w; w = w->next)
+        put_reply(it, w);
     for (size_t i = 0; i < u->row_count; i++)
         if (reply_of_removed(u->rows[i], &removed))
-            put_word(it, &removed);
+            put_reply(it, &removed);
     if (rd_change_end(&it->args))
         rd_change_one(&it->args, "LAPSE", key);
     else

@@ -48,8 +48,8 @@ static void rows_within_bounds(void **state)
     ROW_WITH(extra.undelivered, span_text("no keys"), false);
     ROW_WITH(lease_ms, LIMIT_LEASE_MS + 1, false);
     ROW_WITH(until_ms, INT64_MAX, false);
-    ROW_WITH(word, OP_KIND_COUNT + 1, false);
-    ROW_WITH(word_state, STATE_COUNT, false);
+    ROW_WITH(reply_kind, OP_KIND_COUNT + 1, false);
+    ROW_WITH(reply_state, STATE_COUNT, false);
     ROW_WITH(result_kind, PAYLOAD_BYTES + 1, false);
     ROW_WITH(error_kind, ERROR_BUSINESS + 1, false);
 }

@@ -77,9 +77,9 @@ static struct row full_row(void)
         .worker = SPAN_LITERAL("w"),
         .nonce = 42,
         .started_at = {6},
-        .word = 3,
-        .word_state = 4,
-        .word_run_at = {8},
+        .reply_kind = 3,
+        .reply_state = 4,
+        .reply_run_at = {8},
         .outcome_counts = {1, 2, 3, 4, 5},
         .result_kind = PAYLOAD_BYTES,
         .error_kind = ERROR_BUSINESS,
@@ -107,7 +107,7 @@ static void test_a_row_comes_back(void **state)
     assert_int_equal(back.nonce, 42);
     assert_true(span_equal(back.worker, r.worker));
     assert_memory_equal(&back.outcome_counts, &r.outcome_counts, sizeof r.outcome_counts);
-    assert_int_equal(back.word_run_at.ms, 8);
+    assert_int_equal(back.reply_run_at.ms, 8);
     assert_int_equal(back.result_kind, PAYLOAD_BYTES);
     assert_int_equal(back.error_kind, ERROR_BUSINESS);
     /* As lua/common.lua has it: revision, what it has, state, queue. */
@@ -207,7 +207,8 @@ static void test_the_others_come_back(void **state)
                           .worker = SPAN_LITERAL("w"),
                           .error = SPAN_LITERAL("why")};
     struct attempt_view attempt = {.number = 0};
-    struct word word = {.seq = 4, .kind = 2, .state = 4, .run_at = {9}}, word_back = {.seq = 0};
+    struct kept_reply word = {.seq = 4, .kind = 2, .state = 4, .run_at = {9}},
+                      word_back = {.seq = 0};
     struct idem idem = {.fingerprint = UINT64_MAX, .seq = 5, .id_hi = 6, .expires_at = {7}},
                 idem_back;
     assert_int_equal(unit_init(&u, &store), 0);
