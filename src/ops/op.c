@@ -52,7 +52,8 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_BREAKER_PUT] = {"breaker_put", CLASS_NOTICE, REPLY_BREAKERS},
     [OP_BREAKER_DELETE] = {"breaker_delete", CLASS_NOTICE, REPLY_BREAKERS},
     [OP_BREAKER_ALLOW] = {"breaker_allow", CLASS_NOTICE, REPLY_BREAKERS, .away = AWAY_SPOOLED},
-    [OP_BREAKER_REPORT] = {"breaker_call_ended", CLASS_NOTICE, REPLY_BREAKERS, .away = AWAY_SPOOLED},
+    [OP_BREAKER_REPORT] = {"breaker_call_ended", CLASS_NOTICE, REPLY_BREAKERS,
+                           .away = AWAY_SPOOLED},
     [OP_BREAKER_LIST] = {"breaker_list", CLASS_LOOK, REPLY_BREAKERS, .query = true,
                          .away = AWAY_SPOOLED},
     [OP_NOTE] = {"note", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(note.job)},
@@ -78,9 +79,13 @@ const struct op_info *op_info(enum op_kind kind)
 }
 
 static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {
-    [ATTEMPT_RUNNING] = "running",     [ATTEMPT_DONE] = "done",
-    [ATTEMPT_FAILED] = "failed",       [ATTEMPT_LEASE_EXPIRED] = "lease_expired",
-    [ATTEMPT_TIMED_OUT] = "timed_out", [ATTEMPT_RELEASED] = "released",
+    [ATTEMPT_RUNNING] = "running",
+    [ATTEMPT_DONE] = "done",
+    [ATTEMPT_FAILED] = "failed",
+    [ATTEMPT_LEASE_EXPIRED] = "lease_expired",
+    [ATTEMPT_TIMED_OUT] = "timed_out",
+    [ATTEMPT_RELEASED] = "released",
+    [ATTEMPT_RELEASED_WITH_ERROR] = "released_with_error",
     [ATTEMPT_CANCELLED] = "cancelled",
 };
 
