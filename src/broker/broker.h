@@ -244,7 +244,7 @@ struct broker_heartbeat_in {
 
 struct broker_heartbeat_result {
     enum outcome refused; /* OUT_OK; otherwise the outcome of one of the leases */
-    const struct job_ref *cancel, *lost;
+    const struct broker_lease *cancel, *lost; /* a job may have been claimed again: see the token */
     size_t cancel_count, lost_count;
 };
 
