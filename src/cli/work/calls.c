@@ -116,6 +116,7 @@ static bool request_set(struct call *c, const struct call_request *r)
     SET(CURLOPT_WRITEFUNCTION, body_cb);
     SET(CURLOPT_WRITEDATA, c);
     SET(CURLOPT_TIMEOUT_MS, (long)r->timeout_ms);
+    SET(CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
     if (r->method && strcmp(r->method, "GET") == 0)
         return good;
     SET(CURLOPT_POST, 1L);
@@ -156,11 +157,14 @@ void call_cancel(struct call *c)
 static void call_finish(struct call *c, CURLcode code)
 {
     struct call_reply reply = {.body = buf_span(&c->reply), .body_bytes = c->reply_bytes};
-    curl_off_t seconds = 0;
+    curl_off_t seconds = 0, length = 0;
     bool cut = c->too_long && c->read_max > c->body_max; /* enough was read */
     if (code == CURLE_OK || cut) {
         curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &reply.status);
         curl_easy_getinfo(c->curl, CURLINFO_RETRY_AFTER, &seconds);
+        curl_easy_getinfo(c->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+        if (length > (curl_off_t)reply.body_bytes)
+            reply.body_bytes = (uint64_t)length; /* not all of it was read */
         reply.retry_after_ms = seconds > 0 && seconds < INT32_MAX ? seconds * 1000 : 0;
     } else {
         reply.error = c->too_long   ? "the reply is too long"

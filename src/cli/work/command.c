@@ -163,6 +163,8 @@ static void command_over(struct command_run *c)
         return;
     for (int i = OUTPUT; i <= PROGRESS; i++)
         drain(c, i);
+    if (c->line.len > 0) /* the last line, which has no line break */
+        progress_take(c, SPAN_LITERAL("\n"));
     (void)waitpid(c->supervisor, NULL,
                   0); /* it has closed its socket, which means that it has ended */
     pipes_close(c);
@@ -255,6 +257,7 @@ static pid_t fork_with(const struct work_plan *plan, char **environment, const s
         .progress = e->theirs[PROGRESS],
         .control = e->theirs[CONTROL],
         .kill_after_ms = plan->kill_after_ms,
+        .files = plan->files,
     });
 }
 
@@ -264,7 +267,7 @@ int command_start(uv_loop_t *loop, const struct work_plan *plan, struct work_job
     struct pipe_ends ends;
     char **environment;
     struct command_run *c = mem_alloc(sizeof *c);
-    if (!c || environment_of(job, environ, &environment) < 0) {
+    if (!c || environment_of(job, plan->server, environ, &environment) < 0) {
         mem_free(c);
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     }
@@ -293,6 +296,11 @@ void command_terminate(struct command_run *c, int64_t kill_after_ms)
     uv_os_fd_t fd;
     if (!c->over && uv_fileno((uv_handle_t *)&c->pipes[CONTROL], &fd) == 0)
         (void)!send(fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+bool command_has_ended(const struct command_run *c)
+{
+    return c->has_status;
 }
 
 void command_abandon(struct command_run *c)

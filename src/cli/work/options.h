@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include "base/containers/arena.h"
 #include "cli/work/outcome.h"
@@ -35,6 +36,7 @@ struct work_plan {
     bool once;
     bool json; /* log lines */
     struct exit_map exits;
+    struct rlimit files; /* limit of open files, for the commands */
 };
 
 /* Reads the options; the arguments before `--` are queues, those after it are the command.

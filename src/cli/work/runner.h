@@ -13,7 +13,13 @@ enum work_status {
         3, /* the server is unreachable, or outcomes could not be reported before the end */
     WORK_NOTHING = 4,   /* --once: no job was ready */
     WORK_NOT_ACKED = 5, /* --once: the job was not acked */
+    WORK_LEFT = 6, /* --until-empty or --once: stopped by a signal before the end, or a queue with
+                      ready jobs is paused */
 };
 
+enum { STOP_SIGNALS = 3 };
+extern const int stop_signals[STOP_SIGNALS];
+/* Whether the process was started with this signal ignored. */
+bool signal_ignored(int number);
 /* Runs until a signal stops it, or until the plan is complete. Returns the exit status. */
 int runner_run(const struct work_plan *plan);

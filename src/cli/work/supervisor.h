@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -34,6 +35,7 @@ struct supervisor_setup {
     int input, output, errors, progress;
     int control;
     int64_t kill_after_ms;
+    struct rlimit files; /* the command's limit of open files */
 };
 
 /* Forks the supervisor, which starts the command. Returns the supervisor's pid, or -ERR_IO. */
