@@ -198,7 +198,7 @@ bool broker_uses_redis(const struct broker *b, bool *ret_up);
 enum broker_worker_state {
     WORKER_ACTIVE,
     WORKER_SILENT,  /* no request for silent_ms, whether it holds jobs or not */
-    WORKER_STOPPED, /* it announced that it stops, and holds no job */
+    WORKER_STOPPED, /* it announced that it stops; a lease that it left may still run */
 };
 
 struct broker_worker {

@@ -91,6 +91,16 @@ function cases(name, a, b) {
     ok(await b().post(`/v1/jobs/${y.id}/ack`, { token: y.token }));
     ok(await b().post('/v1/workers/beats/heartbeat', { leases: [], stopping: true }));
     await until('the worker is shown as stopped', async () => (await worker(a(), 'beats'))?.state === 'stopped');
+    const named = async (query) => ok(await a().get(`/v1/workers?limit=1000&${query}`)).workers.filter((one) => one.name === 'beats').length;
+    assert.deepEqual([await named('state=stopped'), await named('state=active,silent'), await named('state=silent,stopped')], [1, 0, 1]);
+    assert.equal((await a().get('/v1/workers?state=idle')).status, 422);
+  });
+
+  test(`NOM-16: a worker that stopped is shown as stopped even if it left a lease (${name})`, async () => {
+    const job = await claimed(a(), 's', 'leaves');
+    ok(await a().post('/v1/workers/leaves/heartbeat', { leases: [], stopping: true }));
+    assert.deepEqual([(await worker(a(), 'leaves')).state, (await worker(a(), 'leaves')).running], ['stopped', 1]);
+    ok(await a().post(`/v1/jobs/${job.id}/ack`, { token: job.token }));
   });
 
   test(`NOM-16: a worker that only claims is listed, too (${name})`, async () => {
@@ -140,6 +150,8 @@ function cases(name, a, b) {
       refused(await a().post('/v1/workers/bad/heartbeat', bad), bad);
     }
     refused(await a().post(`/v1/workers/${'x'.repeat(129)}/heartbeat`, {}), 'a long name');
+    const bad = await a().post('/v1/workers/bad/heartbeat', { leases: [{ id: 'no id', token: '1-1' }] });
+    assert.deepEqual([bad.status, bad.json.code, bad.json.detail], [422, 'invalid_id', 'the value of id is not the id of a job']);
   });
 }
 
