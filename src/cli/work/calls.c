@@ -78,6 +78,18 @@ static bool header_add(struct call *c, const char *line)
     return longer != NULL;
 }
 
+/* libcurl leaves a header without a value out, unless it ends in `;` instead of `:`. */
+static bool request_header_add(struct call *c, const char *line)
+{
+    char name[256];
+    size_t len = strcspn(line, ":");
+    bool empty = line[len] == ':' && line[len + 1 + strspn(line + len + 1, " ")] == '\0';
+    if (!empty || len + 2 > sizeof name)
+        return header_add(c, line);
+    snprintf(name, sizeof name, "%.*s;", (int)len, line);
+    return header_add(c, name);
+}
+
 static bool headers_build(struct call *c, const struct call_request *r)
 {
     char type[128];
@@ -85,7 +97,7 @@ static bool headers_build(struct call *c, const struct call_request *r)
              r->content_type ? r->content_type : "application/json");
     bool good = header_add(c, "Expect:") && header_add(c, type) && header_add(c, "Accept: */*");
     for (size_t i = 0; good && i < r->header_count; i++)
-        good = header_add(c, r->headers[i]);
+        good = request_header_add(c, r->headers[i]);
     return good;
 }
 

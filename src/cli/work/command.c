@@ -97,6 +97,13 @@ static void progress_take(struct command_run *c, struct span bytes)
     }
 }
 
+/* The last line may have no line break. */
+static void progress_end(struct command_run *c)
+{
+    if (c->line.len > 0)
+        progress_take(c, SPAN_LITERAL("\n"));
+}
+
 static void message_take(struct command_run *c, const struct supervisor_message *m)
 {
     if (m->what == SUPERVISOR_NOT_STARTED)
@@ -163,8 +170,7 @@ static void command_over(struct command_run *c)
         return;
     for (int i = OUTPUT; i <= PROGRESS; i++)
         drain(c, i);
-    if (c->line.len > 0) /* the last line, which has no line break */
-        progress_take(c, SPAN_LITERAL("\n"));
+    progress_end(c);
     (void)waitpid(c->supervisor, NULL,
                   0); /* it has closed its socket, which means that it has ended */
     pipes_close(c);
@@ -187,6 +193,8 @@ static void read_cb(uv_stream_t *stream, ssize_t len, const uv_buf_t *bytes)
         command_over(c);
     else if (len < 0)
         uv_close((uv_handle_t *)stream, closed_cb);
+    if (len < 0 && which == PROGRESS)
+        progress_end(c);
 }
 
 static void input_cb(uv_write_t *request, int status)

@@ -34,7 +34,7 @@ const struct option work_options[WORK_OPTION_COUNT] = {
      OPTION_DURATION},
     {"kill_after", 0, "DURATION", "SIGKILL follows SIGTERM after this time (10s)", OPTION_DURATION},
     {"stop", 0, "finish|drain",
-     "after SIGTERM: finish the current jobs (default), or work until the queues are empty",
+     "after SIGTERM: finish the current jobs (default), or work until no job is ready",
      OPTION_CHOICE},
     {"stop_timeout", 0, "DURATION",
      "after SIGTERM: terminate commands that still run after this time (25s)", OPTION_DURATION},

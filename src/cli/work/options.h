@@ -31,7 +31,7 @@ struct work_plan {
     int64_t kill_after_ms;   /* from SIGTERM to SIGKILL */
     int64_t stop_timeout_ms; /* from the first signal until the commands are terminated */
     int64_t max_age_ms;      /* age up to which a job is released while its target is busy */
-    bool drain;              /* stop mode drain: until the queues are empty */
+    bool drain;              /* stop mode drain: until no job is ready */
     bool until_empty;
     bool once;
     bool json; /* log lines */

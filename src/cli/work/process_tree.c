@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROWS_MIN ((size_t)16384)
@@ -38,19 +37,26 @@ struct directory_entry {
     char name[];
 };
 
+/* The length of the text, which is NUL-terminated; 0 or less: nothing was read. */
+static ssize_t file_read(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    if (len > 0)
+        text[len] = '\0';
+    return len;
+}
+
 /* Reads the parent of a process and its start; a parent of 0: it has ended. */
 static struct process_row row_read(pid_t pid)
 {
     struct process_row row = {.pid = pid};
     char path[32], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (len <= 0)
+    if (file_read(path, text, sizeof text) <= 0)
         return row;
-    text[len] = '\0';
     /* "PID (NAME) STATE PARENT …"; a name may contain any character, also parentheses. */
     const char *at = strrchr(text, ')');
     if (!at || strlen(at) <= 4)
@@ -155,10 +161,16 @@ static void row_signal(const struct process_row *row, int number)
 
 uint64_t process_tree_now(void)
 {
-    struct timespec now = {0};
-    uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK);
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (uint64_t)now.tv_sec * ticks + (uint64_t)now.tv_nsec * ticks / 1000000000;
+    uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK), parts[2] = {0};
+    char text[64];
+    ssize_t len = file_read("/proc/uptime", text, sizeof text); /* "SECONDS.HUNDREDTHS …" */
+    char *end;
+    if (len <= 0)
+        return 0;
+    parts[0] = strtoull(text, &end, 10);
+    if (*end == '.')
+        parts[1] = strtoull(end + 1, NULL, 10);
+    return parts[0] * ticks + parts[1] * ticks / 100;
 }
 
 void process_tree_signal(int signal, pid_t leader, uint64_t since)

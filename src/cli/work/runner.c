@@ -144,8 +144,8 @@ static void stop_now(struct runner *r, int64_t kill_after_ms)
     r->stop = STOP_NOW;
     if (kill_after_ms > r->plan->kill_after_ms)
         kill_after_ms = r->plan->kill_after_ms;
-    work_log_line(&r->log, LOG_WARN, "terminating", LOG_TEXT("worker", r->plan->name),
-                  LOG_INT("jobs", r->task_count));
+    work_log_line(&r->log, LOG_WARN, "terminating", LOG_INT("jobs", r->task_count),
+                  LOG_TEXT("worker", r->plan->name));
     for (struct link *at = r->tasks.next; at != &r->tasks; at = next) {
         next = at->next;
         task_stop(LINK_OWNER(at, struct task, link), TASK_STOPPED, kill_after_ms);
@@ -162,9 +162,10 @@ static void stop_timeout_cb(uv_timer_t *timer)
 static void stop_begin(struct runner *r)
 {
     r->stop = r->plan->drain ? STOP_DRAIN : STOP_FINISH;
-    work_log_line(&r->log, LOG_INFO, "stopping", LOG_TEXT("worker", r->plan->name),
+    work_log_line(&r->log, LOG_INFO, "stopping",
                   LOG_TEXT("mode", r->plan->drain ? "drain" : "finish"),
-                  LOG_INT("jobs", r->task_count), LOG_INT("timeout_ms", r->plan->stop_timeout_ms));
+                  LOG_INT("jobs", r->task_count), LOG_INT("timeout_ms", r->plan->stop_timeout_ms),
+                  LOG_TEXT("worker", r->plan->name));
     uv_timer_start(&r->stop_timer, stop_timeout_cb, (uint64_t)r->plan->stop_timeout_ms, 0);
     runner_poke(r);
 }
@@ -344,9 +345,9 @@ int runner_run(const struct work_plan *plan)
     } else if (uv_loop_init(&r->loop) == 0 && calls_open(&r->loop, &r->calls) == 0) {
         work(r);
         status_decide(r);
-        work_log_line(&r->log, LOG_INFO, "stopped", LOG_TEXT("worker", plan->name),
-                      LOG_INT("done", r->done), LOG_INT("failed", r->failed),
-                      LOG_INT("status", r->status));
+        work_log_line(&r->log, LOG_INFO, "stopped", LOG_INT("done", r->done),
+                      LOG_INT("failed", r->failed), LOG_INT("status", r->status),
+                      LOG_TEXT("worker", plan->name));
         runner_close(r);
     } else {
         r->status = WORK_GAVE_UP;

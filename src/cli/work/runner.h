@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runner: claims jobs, passes each to its target, renews leases, reports outcomes, and stops
- * in an orderly way. One process and one loop, without its own threads. */
+ * in an orderly way. One process and one loop; only the log has its own thread. */
 #pragma once
 
 #include "cli/work/options.h"
@@ -8,7 +8,8 @@
 /* Exit statuses of `holdfast work`, in addition to those of every command. */
 enum work_status {
     WORK_DONE = 0,
-    WORK_GAVE_UP = 1, /* five problems of the worker in a row, or the server refused a claim */
+    WORK_GAVE_UP = 1, /* problems of the worker: five pauses in a row, or one with --once; or the
+                         server refused a claim */
     WORK_UNREACHABLE =
         3, /* the server is unreachable, or outcomes could not be reported before the end */
     WORK_NOTHING = 4,   /* --once: no job was ready */

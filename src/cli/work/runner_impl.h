@@ -35,7 +35,7 @@
 
 enum stop_mode {
     STOP_NONE,
-    STOP_DRAIN,  /* claims until the queues are empty */
+    STOP_DRAIN,  /* claims until no job is ready */
     STOP_FINISH, /* claims nothing more */
     STOP_NOW,    /* terminates what runs */
 };

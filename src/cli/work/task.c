@@ -86,12 +86,12 @@ static void problem_note(struct task *t)
     }
     problem_count(r);
     t->delay_ms = (int64_t)(r->problem_end - runner_now(r)) + PROBLEM_DELAY_MS;
-    work_log_line(&r->log, LOG_WARN, "worker_problem", LOG_TEXT("worker", r->plan->name),
-                  LOG_TEXT("id", t->job.id), LOG_TEXT("type", t->verdict.type),
-                  LOG_SPAN("reason", task_error(t)), LOG_INT("in_a_row", r->problems));
+    work_log_line(&r->log, LOG_WARN, "worker_problem", LOG_TEXT("id", t->job.id),
+                  LOG_TEXT("type", t->verdict.type), LOG_SPAN("reason", task_error(t)),
+                  LOG_INT("in_a_row", r->problems), LOG_TEXT("worker", r->plan->name));
     if ((r->problems == PROBLEMS_MAX || r->plan->once) && !r->finished) {
-        work_log_line(&r->log, LOG_ERROR, "giving_up", LOG_TEXT("worker", r->plan->name),
-                      LOG_INT("problems", r->problems));
+        work_log_line(&r->log, LOG_ERROR, "giving_up", LOG_INT("problems", r->problems),
+                      LOG_TEXT("worker", r->plan->name));
         runner_finish(r, WORK_GAVE_UP);
     }
 }
