@@ -36,6 +36,7 @@ struct command_run {
     int start_error; /* errno */
     int status;      /* of waitpid */
     bool has_status;
+    bool by_itself; /* it ended before it was terminated */
     bool abandoned; /* some processes could not be killed */
     bool abandon;   /* the owner does not wait for the end */
     char text[256]; /* sentence for the end */
@@ -46,8 +47,10 @@ struct command_run {
 
 static struct target_end end_of(struct command_run *c)
 {
-    struct target_end end = {
-        .output = buf_span(&c->output), .output_bytes = c->output_bytes, .abandoned = c->abandoned};
+    struct target_end end = {.output = buf_span(&c->output),
+                             .output_bytes = c->output_bytes,
+                             .by_itself = c->by_itself,
+                             .abandoned = c->abandoned};
     if (c->start_error) {
         snprintf(c->text, sizeof c->text, "the command %.100s cannot be started: %s",
                  c->plan->command[0], strerror(c->start_error));
@@ -110,9 +113,10 @@ static void message_take(struct command_run *c, const struct supervisor_message 
         c->start_error = m->value;
     if (m->what == SUPERVISOR_ABANDONED)
         c->abandoned = true;
-    if (m->what == SUPERVISOR_ENDED) {
+    if (m->what == SUPERVISOR_ENDED || m->what == SUPERVISOR_TERMINATED) {
         c->status = m->value;
         c->has_status = true;
+        c->by_itself = m->what == SUPERVISOR_ENDED;
     }
 }
 

@@ -196,7 +196,9 @@ void job_text_progress(struct task *t, struct span line)
     if (message.len > MESSAGE_BYTES_MAX)
         message.len = MESSAGE_BYTES_MAX;
     buf_clear(&x->message);
-    if (text_append(&x->message, message) == 0)
+    if (text_append(&x->message, message) == 0) {
+        x->message.len = x->message.len < MESSAGE_BYTES_MAX ? x->message.len : MESSAGE_BYTES_MAX;
         x->progress_new = x->progress_new || number || message.len > 0;
+    }
     task_next(t);
 }

@@ -15,6 +15,7 @@
 
 #define IDLE_EVERY_MS 10000
 #define RETRY_MS 500
+#define CALL_MS_MIN 1000 /* a lease of a few seconds needs a server that answers */
 #define WAIT_MS_MAX 1000
 #define HOST_BYTES 256
 #define LEAVE_TIMEOUT_MS 2000
@@ -36,6 +37,8 @@ static uint64_t wait_ms(const struct runner *r)
 int64_t lease_call_ms(const struct runner *r)
 {
     int64_t ms = r->plan->lease_ms / 4;
+    if (ms < CALL_MS_MIN)
+        return CALL_MS_MIN;
     return ms < CALL_TIMEOUT_MS ? ms : CALL_TIMEOUT_MS;
 }
 
@@ -115,7 +118,8 @@ static void stop_each(struct runner *r, struct span body, const char *member, en
         struct span token =
             item.len >= 2 && item.at[0] == '"' ? span_of(item.at + 1, item.len - 2) : item;
         struct task *t = task_find(r, token);
-        bool known = t && (t->stop == TASK_LOST || (t->stop != TASK_GOES_ON && why != TASK_LOST));
+        bool known = t && (t->stop == TASK_LOST ||
+                           (why != TASK_LOST && (t->stop != TASK_GOES_ON || task_decided(t))));
         if (!t || t->ended || known)
             continue;
         t->in_heartbeat = t->in_heartbeat && why != TASK_LOST;

@@ -139,7 +139,7 @@ static void cancel_check(struct task *t, const struct call_reply *reply)
         work_log_line(&r->log, LOG_WARN, "lease_lost", LOG_TEXT("id", t->job.id),
                       LOG_SPAN("reason", runner_why(r, reply)));
         task_stop(t, TASK_LOST, r->plan->kill_after_ms);
-    } else if (t->stop == TASK_GOES_ON && reply->status == 200 &&
+    } else if (t->stop == TASK_GOES_ON && !task_decided(t) && reply->status == 200 &&
                client_answer_true(reply->body, "cancel")) {
         work_log_line(&r->log, LOG_WARN, "cancelled", LOG_TEXT("id", t->job.id));
         task_stop(t, TASK_CANCELLED, r->plan->kill_after_ms);

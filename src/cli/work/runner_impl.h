@@ -213,6 +213,9 @@ void breaker_report(struct runner *r, const struct task *t);
 /* ---- task.c ---- */
 /* Takes over a claimed job and starts its target; with `release`, releases it at once. */
 void task_new(struct runner *r, struct span job, bool release);
+/* Whether the command itself has ended: its exit status decides the outcome, not the reason for a
+ * stop. What it left behind may still run. */
+bool task_decided(const struct task *t);
 void task_stop(struct task *t, enum task_stop why, int64_t kill_after_ms);
 void task_tick(struct task *t);
 /* The outcome was reported, or cannot be reported. `outcome` is for the log. */

@@ -27,6 +27,7 @@ enum { CONTROL_FD = WORK_PROGRESS_FD + 1, ASIDE_FD = 16 };
 struct supervisor {
     pid_t command;
     bool ended;       /* the command itself */
+    bool told;        /* SUPERVISOR_TERMINATE was received */
     bool runner_gone; /* the runner has closed the socket */
     bool killing;     /* SIGTERM was sent */
     uint64_t scanned; /* to the processes that were started before this time */
@@ -135,7 +136,7 @@ static bool children_reap(struct supervisor *v)
         if (pid != v->command)
             continue;
         v->ended = true;
-        report(SUPERVISOR_ENDED, status);
+        report(v->told ? SUPERVISOR_TERMINATED : SUPERVISOR_ENDED, status);
     }
 }
 
@@ -154,6 +155,8 @@ static void control_read(struct supervisor *v)
     struct supervisor_message m;
     ssize_t len = read(CONTROL_FD, &m, sizeof m);
     if (len == (ssize_t)sizeof m) {
+        (void)children_reap(v); /* the command may have ended before */
+        v->told = true;
         tree_terminate(v, m.value);
     } else if (len == 0 || (len < 0 && errno != EINTR && errno != EAGAIN)) {
         v->runner_gone = true;

@@ -19,6 +19,7 @@
 enum supervisor_what {
     SUPERVISOR_NOT_STARTED = 1, /* to the runner: value is the errno of execve */
     SUPERVISOR_ENDED,           /* to the runner: value is the status of waitpid */
+    SUPERVISOR_TERMINATED,      /* the same, after SUPERVISOR_TERMINATE */
     SUPERVISOR_ABANDONED,       /* to the runner: some processes survive SIGKILL */
     SUPERVISOR_TERMINATE,       /* from the runner: SIGTERM now, SIGKILL after value ms */
 };

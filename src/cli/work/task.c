@@ -117,6 +117,8 @@ static void target_ended(struct task *t, const struct target_end *end)
         work_log_line(&t->runner->log, LOG_ERROR, "processes_left", LOG_TEXT("id", t->job.id));
     if (t->verdict.verb == WORK_RELEASE)
         release_plan(t);
+    if (end->by_itself && t->stop != TASK_LOST)
+        t->stop = TASK_GOES_ON;
     stop_decides(t);
     problem_note(t);
 }
@@ -203,8 +205,7 @@ void task_new(struct runner *r, struct span job, bool release)
         target_start(t);
 }
 
-/* From then on the exit status decides the outcome, not the reason for a stop. */
-static bool status_known(const struct task *t)
+bool task_decided(const struct task *t)
 {
     return t->command && command_has_ended(t->command);
 }
@@ -213,7 +214,7 @@ void task_stop(struct task *t, enum task_stop why, int64_t kill_after_ms)
 {
     if (t->ended)
         return;
-    if (why == TASK_LOST || (t->stop == TASK_GOES_ON && !status_known(t)))
+    if (why == TASK_LOST || (t->stop == TASK_GOES_ON && !task_decided(t)))
         t->stop = why;
     if (t->command)
         command_terminate(t->command, kill_after_ms);
@@ -237,7 +238,7 @@ void task_tick(struct task *t)
         stop_with(t, TASK_LOST, "lease_not_renewed");
         return; /* the task may have ended */
     }
-    if (!t->ended && t->stop == TASK_GOES_ON && timeout_ms > 0 && !status_known(t) &&
+    if (!t->ended && t->stop == TASK_GOES_ON && timeout_ms > 0 && !task_decided(t) &&
         now - t->started >= (uint64_t)timeout_ms) {
         stop_with(t, TASK_TIMED_OUT, "timed_out");
         return;
