@@ -17,7 +17,7 @@ onStores('outcomes of holdfast work', ['memory'], {}, (use) => {
   // ---- processes that outlive their command ----
 
   /** Exits with 0 and leaves a process behind that ignores SIGTERM. */
-  const leaves = (home) => `sh -c 'trap "" TERM; exec setsid sleep 300' & echo $! >${home}/left; echo $$ >${home}/main; echo fine`;
+  const leaves = (home) => `sh -c 'trap "" TERM; echo $$ >${home}/left; exec setsid sleep 300' & while [ ! -s ${home}/left ]; do sleep 0.05; done; echo $$ >${home}/main; echo fine`;
 
   test('PDQ-8: a signal does not change the outcome of a command that has ended', async () => {
     const queue = freshQueue();
