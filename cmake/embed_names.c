@@ -39,6 +39,7 @@ const struct embed_constant embed_constants[] = {
     {"attempt_lease_expired", ATTEMPT_LEASE_EXPIRED},
     {"attempt_timed_out", ATTEMPT_TIMED_OUT},
     {"attempt_released", ATTEMPT_RELEASED},
+    {"attempt_released_with_error", ATTEMPT_RELEASED_WITH_ERROR},
     {"attempt_cancelled", ATTEMPT_CANCELLED},
     /* reasons of a state */
     {"reason_failed", REASON_FAILED},

@@ -173,7 +173,8 @@ static int conv_job(struct conv *c)
         return err;
     if (id_parse(number ? c->token.raw : text, c->to) == 0)
         return 0;
-    *c->r->problem = (struct problem){.code = PROBLEM_INVALID_ID, .field = c->f->name};
+    problem_set(c->r->problem, c->r->arena, PROBLEM_INVALID_ID, c->f->name,
+                "the value of %s is not the id of a job", c->f->name);
     return -ERR_INVALID;
 }
 

@@ -202,7 +202,7 @@ bool broker_uses_redis(const struct broker *b, bool *ret_up);
 enum broker_worker_state {
     WORKER_ACTIVE,
     WORKER_SILENT,  /* no request for silent_ms, whether it holds jobs or not */
-    WORKER_STOPPED, /* it announced that it stops, and holds no job */
+    WORKER_STOPPED, /* it announced that it stops; a lease that it left may still run */
 };
 
 struct broker_worker {
@@ -248,7 +248,7 @@ struct broker_heartbeat_in {
 
 struct broker_heartbeat_result {
     enum outcome refused; /* OUT_OK; otherwise the outcome of one of the leases */
-    const struct job_ref *cancel, *lost;
+    const struct broker_lease *cancel, *lost; /* a job may have been claimed again: see the token */
     size_t cancel_count, lost_count;
 };
 

@@ -23,7 +23,7 @@ struct broker_heartbeat {
     bool gone;             /* the client has disconnected: fn is not called any more */
     bool check_again;      /* an event arrived meanwhile */
     enum outcome refused;  /* the store did not answer; OUT_OK = it did */
-    struct job_ref *cancel, *lost;
+    struct broker_lease *cancel, *lost;
     size_t cancel_count, lost_count;
     struct op *ops;             /* one for each lease */
     struct broker_held *leases; /* token counter 0 = ended by its holder, not watched any more */
@@ -86,14 +86,14 @@ static void finish(struct broker_heartbeat *h)
 static void add_lost(struct broker_heartbeat *h, size_t i)
 {
     if (h->leases[i].token.counter)
-        h->lost[h->lost_count++] = h->ids[i];
+        h->lost[h->lost_count++] = (struct broker_lease){h->ids[i], h->leases[i].token};
     h->leases[i].token.counter = 0;
 }
 
 static void add_cancel(struct broker_heartbeat *h, size_t i)
 {
     if (h->leases[i].token.counter)
-        h->cancel[h->cancel_count++] = h->ids[i];
+        h->cancel[h->cancel_count++] = (struct broker_lease){h->ids[i], h->leases[i].token};
     h->leases[i].token.counter = 0;
 }
 
@@ -298,7 +298,8 @@ static struct broker_heartbeat *heartbeat_new(struct broker *b,
                                               const struct broker_heartbeat_in *in)
 {
     size_t n = in->lease_count ? in->lease_count : 1;
-    size_t each = sizeof(struct op) + sizeof(struct broker_held) + 3 * sizeof(struct job_ref);
+    size_t each = sizeof(struct op) + sizeof(struct broker_held) + 2 * sizeof(struct broker_lease) +
+                  sizeof(struct job_ref);
     struct broker_heartbeat *h = mem_zalloc(sizeof *h + n * each);
     if (!h)
         return NULL;
@@ -306,9 +307,9 @@ static struct broker_heartbeat *heartbeat_new(struct broker *b,
     h->count = in->lease_count;
     h->ops = (struct op *)(h + 1);
     h->leases = (struct broker_held *)(h->ops + n);
-    h->ids = (struct job_ref *)(h->leases + n);
-    h->cancel = h->ids + n;
+    h->cancel = (struct broker_lease *)(h->leases + n);
     h->lost = h->cancel + n;
+    h->ids = (struct job_ref *)(h->lost + n);
     for (size_t i = 0; i < h->count; i++) {
         h->leases[i] =
             (struct broker_held){.seq = in->leases[i].job.seq, .token = in->leases[i].token};

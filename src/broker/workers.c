@@ -352,7 +352,7 @@ static enum broker_worker_state state_of(const struct broker *b, const struct br
 {
     int64_t seen = w->last_seen.ms ? w->last_seen.ms : b->workers.since.ms;
     seen = w->waits_until.ms > seen ? w->waits_until.ms : seen;
-    if (w->stopped && !w->running)
+    if (w->stopped)
         return WORKER_STOPPED;
     return broker_now(b).wall.ms - seen > b->config.silent_ms ? WORKER_SILENT : WORKER_ACTIVE;
 }

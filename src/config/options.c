@@ -56,11 +56,22 @@ static bool choice_has(const char *choices, const char *value)
     return false;
 }
 
-/* false: the kind is not a number. */
-static bool unit_of(enum option_kind kind, enum unit_kind *ret)
+/* The name says the unit of a plain number, as in --lease-ms. */
+static bool names_ms(const struct option *o)
 {
-    *ret = kind == OPTION_SIZE ? UNIT_BYTES : kind == OPTION_DURATION ? UNIT_MS : UNIT_NONE;
-    return kind == OPTION_NUMBER || kind == OPTION_SIZE || kind == OPTION_DURATION;
+    size_t len = strlen(o->name);
+    return len > 3 && strcmp(o->name + len - 3, "_ms") == 0;
+}
+
+/* false: the option is not a number. */
+static bool unit_of(const struct option *o, enum unit_kind *ret)
+{
+    *ret = UNIT_NONE;
+    if (o->kind == OPTION_SIZE)
+        *ret = UNIT_BYTES;
+    else if (o->kind == OPTION_DURATION)
+        *ret = names_ms(o) ? UNIT_MS : UNIT_DURATION;
+    return *ret != UNIT_NONE || o->kind == OPTION_NUMBER;
 }
 
 static int value_check(const struct option *o, const char *value, struct err_note *note)
@@ -72,7 +83,7 @@ static int value_check(const struct option *o, const char *value, struct err_not
     if ((o->kind == OPTION_CHOICE || o->kind == OPTION_SWITCH) && !choice_has(o->argument, value))
         return err_note_set(note, -ERR_INVALID, "--%s is %s; it must be one of %s",
                             option_name(o, name), quoted(span_text(value), shown), o->argument);
-    if (unit_of(o->kind, &unit) && units_parse(span_text(value), unit, &number) < 0)
+    if (unit_of(o, &unit) && units_parse(span_text(value), unit, &number) < 0)
         return err_note_set(note, -ERR_INVALID, "--%s is %s; it must be %s", option_name(o, name),
                             quoted(span_text(value), shown), units_expected(unit));
     return 0;
@@ -277,7 +288,7 @@ int64_t arguments_number(const struct arguments *a, const char *name, int64_t fa
         return fallback;
     int64_t number = 0;
     enum unit_kind unit;
-    CHECK(unit_of(given->option->kind, &unit));
+    CHECK(unit_of(given->option, &unit));
     CHECK(units_parse(span_text(given->value), unit, &number) == 0);
     return number;
 }

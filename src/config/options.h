@@ -24,7 +24,7 @@ enum option_kind {
     OPTION_TEXT,     /* any text */
     OPTION_NUMBER,   /* whole, signed */
     OPTION_SIZE,     /* bytes: 65536, 64MiB */
-    OPTION_DURATION, /* milliseconds: 500, 30s */
+    OPTION_DURATION, /* 30s, 500ms, 0; a plain number only if the name ends in _ms */
     OPTION_CHOICE,   /* one of the words of `argument`, which are separated by '|' */
     OPTION_LIST,     /* text, may be repeated */
     OPTION_FILE,     /* text; completed as the name of a file */

@@ -45,6 +45,7 @@ static const struct {
     [UNIT_NONE] = {none_units, 0, "a whole number"},
     [UNIT_BYTES] = {byte_units, 5, "bytes, such as 65536, 512KiB or 64MiB"},
     [UNIT_MS] = {ms_units, 2, "milliseconds, or a time such as 500ms, 30s, 5m, 24h or 7d"},
+    [UNIT_DURATION] = {ms_units, 2, "a number with its unit, such as 500ms, 30s, 5m, 24h or 7d"},
     [UNIT_SECONDS] = {second_units, 2, "seconds, or a time such as 500ms, 2.5s or 1m"},
 };
 
@@ -133,7 +134,8 @@ int units_parse(struct span text, enum unit_kind kind, int64_t *ret)
     if (at + 1 < text.len && text.at[at] == ' ')
         at++;
     const struct unit *unit = unit_find(kind, span_of(text.at + at, text.len - at));
-    if (!unit || (kind == UNIT_NONE && d.scale > 1))
+    bool plain = at == text.len && (d.whole != 0 || d.scale > 1);
+    if (!unit || (kind == UNIT_NONE && d.scale > 1) || (kind == UNIT_DURATION && plain))
         return -ERR_SYNTAX;
     if ((err = decimal_times(d, unit->factor, &value)) < 0)
         return err;
@@ -153,8 +155,8 @@ const char *units_text(int64_t value, enum unit_kind kind, char out[UNITS_TEXT_M
         if (value % u->factor == 0)
             best = u;
     }
-    /* Plain numbers are in the base unit, except for seconds, which always have their unit. */
-    bool plain = best->factor == 1 && kind != UNIT_SECONDS;
+    /* Plain numbers are in the base unit, except for durations, which always have their unit. */
+    bool plain = best->factor == 1 && kind != UNIT_SECONDS && kind != UNIT_DURATION;
     snprintf(out, UNITS_TEXT_MAX, "%" PRId64 "%s", value / best->factor, plain ? "" : best->name);
     return out;
 }

@@ -9,9 +9,10 @@
 #include "base/span.h"
 
 enum unit_kind {
-    UNIT_NONE,    /* a whole number, with a sign */
-    UNIT_BYTES,   /* plain: bytes; B kB MB GB TB KiB MiB GiB TiB */
-    UNIT_MS,      /* plain: milliseconds; ms s m (or min) h d w */
+    UNIT_NONE,     /* a whole number, with a sign */
+    UNIT_BYTES,    /* plain: bytes; B kB MB GB TB KiB MiB GiB TiB */
+    UNIT_MS,       /* plain: milliseconds; ms s m (or min) h d w */
+    UNIT_DURATION, /* like UNIT_MS, but only 0 is plain: other numbers need their unit */
     UNIT_SECONDS, /* like UNIT_MS in milliseconds, but a plain number is seconds, for example 2.5 */
 };
 

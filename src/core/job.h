@@ -26,17 +26,24 @@ enum attempt_outcome {
     ATTEMPT_LEASE_EXPIRED, /* or its connection was lost */
     ATTEMPT_RELEASED,
     ATTEMPT_CANCELLED,
-    ATTEMPT_TIMED_OUT, /* it took longer than timeout_ms */
+    ATTEMPT_TIMED_OUT,           /* it took longer than timeout_ms */
+    ATTEMPT_RELEASED_WITH_ERROR, /* its worker said why; not counted */
     ATTEMPT_OUTCOME_COUNT
 };
-/* Attempts that count against a job and are listed among the exceptions. */
+/* Attempts that are listed among the exceptions. */
 static inline bool attempt_went_wrong(uint8_t outcome)
 {
     return outcome == ATTEMPT_FAILED || outcome == ATTEMPT_LEASE_EXPIRED ||
-           outcome == ATTEMPT_TIMED_OUT;
+           outcome == ATTEMPT_TIMED_OUT || outcome == ATTEMPT_RELEASED_WITH_ERROR;
 }
 /* The outcome of the attempt that has just ended, by the reason of the job. */
 extern const uint8_t attempt_of_reason[REASON_COUNT];
+/* The same, for a job that goes back to its queue. */
+static inline uint8_t attempt_of_back(uint8_t reason, struct span error)
+{
+    return reason == REASON_RELEASED && error.len > 0 ? (uint8_t)ATTEMPT_RELEASED_WITH_ERROR
+                                                      : attempt_of_reason[reason];
+}
 
 struct job_token {
     uint64_t counter; /* 0 = no token */

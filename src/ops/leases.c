@@ -257,6 +257,7 @@ void ops_release(struct ops *o, const struct op *op, struct reply *r)
     struct wall_time run_at = {0};
     struct record rec;
     struct job *j = held_job(o, op, &h, r);
+    struct job_error error = {want->error, want->error_type, (struct span){NULL, 0}};
     if (!j || !when_to_run(o, want, &run_at, r))
         return;
     if (cancel_requested(&h.lease.limits)) {
@@ -265,6 +266,10 @@ void ops_release(struct ops *o, const struct op *op, struct reply *r)
     }
     if (!want->lost) {
         decide_release(j, run_at, h.q->generation, o->now, &rec);
+        if (job_error_pack(&error, o->memory, &rec.job_back.error) < 0) {
+            reply_nomem(o, r);
+            return;
+        }
         report_end(o, &h, op, &rec, want->unsaid ? ENDED_OTHERWISE : ENDED_RELEASED, r);
         return;
     }

@@ -83,9 +83,13 @@ const struct op_info *op_info(enum op_kind kind)
 }
 
 static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {
-    [ATTEMPT_RUNNING] = "running",     [ATTEMPT_DONE] = "done",
-    [ATTEMPT_FAILED] = "failed",       [ATTEMPT_LEASE_EXPIRED] = "lease_expired",
-    [ATTEMPT_TIMED_OUT] = "timed_out", [ATTEMPT_RELEASED] = "released",
+    [ATTEMPT_RUNNING] = "running",
+    [ATTEMPT_DONE] = "done",
+    [ATTEMPT_FAILED] = "failed",
+    [ATTEMPT_LEASE_EXPIRED] = "lease_expired",
+    [ATTEMPT_TIMED_OUT] = "timed_out",
+    [ATTEMPT_RELEASED] = "released",
+    [ATTEMPT_RELEASED_WITH_ERROR] = "released_with_error",
     [ATTEMPT_CANCELLED] = "cancelled",
 };
 

@@ -2,6 +2,7 @@
 /* The history of attempts, and the last errors. */
 #include "conform/conform.h"
 
+#include "core/job_error.h"
 #include "core/limits.h"
 
 static struct op get_op(uint64_t seq)
@@ -311,7 +312,8 @@ static void newest_first(struct env *e)
     EXPECT_OUT(run(e, op), OUT_NO_QUEUE);
 }
 
-/* Failures that were tried again and crashes count; releases and cancellations do not. */
+/* Failures that were tried again and crashes are listed; releases without a reason and
+ * cancellations are not. */
 static void which_are_exceptions(struct env *e)
 {
     make_queue(e);
@@ -330,6 +332,29 @@ static void which_are_exceptions(struct env *e)
                    (struct expected){ATTEMPT_LEASE_EXPIRED, 2, "carl", "", 1000, 11000});
     expect_attempt(e, &r->attempts[1], seq,
                    (struct expected){ATTEMPT_FAILED, 1, "anna", "no", 0, 0});
+}
+
+/* The reason that a worker gives is the error of the attempt and of the job, which is not counted.
+ * A release without a reason leaves the last error. */
+static void released_with_a_reason(struct env *e)
+{
+    make_queue(e);
+    uint64_t seq = put(e, "q");
+    struct op op = lease_op(OP_RELEASE, take_as(e, "q", "anna"));
+    op.lease.error = SPAN_LITERAL("no configuration");
+    op.lease.error_type = SPAN_LITERAL("exit 78");
+    EXPECT_OUT(run(e, op), OUT_OK);
+    EXPECT_OUT(release(e, take_as(e, "q", "bert")), OUT_OK);
+    static const char packed[] = "no configuration" JOB_ERROR_SEPARATOR "exit 78";
+    EXPECT_HISTORY(seq, {ATTEMPT_RELEASED_WITH_ERROR, 1, "anna", packed, 0, 0},
+                   {ATTEMPT_RELEASED, 1, "bert", "", 0, 0});
+    const struct reply *r = exceptions(e, "", 0);
+    EXPECT_INT(r->attempt_count, 1);
+    expect_attempt(e, &r->attempts[0], seq,
+                   (struct expected){ATTEMPT_RELEASED_WITH_ERROR, 1, "anna", packed, 0, 0});
+    const struct job_view *v = history(e, seq);
+    EXPECT_INT(v->job.failures, 0);
+    EXPECT_INT(v->job.state, STATE_READY);
 }
 
 /* A job that no longer exists is not shown, from the moment of the reply to its removal. */
@@ -409,6 +434,7 @@ static const struct conform_case cases[] = {
     CASE("PDQ-15 attempts within one batch", within_a_batch, EXACT),
     CASE("PDQ-10 exceptions, newest first, by queue", newest_first),
     CASE("PDQ-10 which attempts are exceptions", which_are_exceptions, EXACT),
+    CASE("PDQ-8 the reason of a release is an exception", released_with_a_reason, EXACT),
     CASE("PDQ-10 exceptions go with their jobs", gone_with_their_jobs),
     CASE("PDQ-15 history is kept over a restart", kept_over_restart, RESTART | EXACT),
     CASE("PDQ-15 bound leases given back at a restart", bound_over_restart, RESTART | EXACT),

@@ -580,7 +580,10 @@ describe('client commands', () => {
     assert.match(human.stdout, /p99/i);
     ended(await cli(['bench', '--duration', '1s', '--server', 'http://127.0.0.1:1']), UNREACHABLE);
     ended(await cli(['bench', '--mode', 'fast']), USAGE);
-    const short = await cli(['bench', '--duration', '1']);
+    const plain = await cli(['bench', '--duration', '1']);
+    ended(plain, USAGE);
+    complaint(plain, /--duration is '1'; it must be a number with its unit, such as 500ms/);
+    const short = await cli(['bench', '--duration', '1ms']);
     ended(short, USAGE);
     complaint(short, /1 ms; it must be at least 100 ms \(1 seconds are 1s\)/);
     ended(await cli(['bench', '--connections', '0']), USAGE);

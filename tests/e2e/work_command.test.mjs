@@ -87,22 +87,23 @@ onStores('holdfast work', ['memory'], {}, (use) => {
     for (const command of [['--', '/nonexistent/program'], sh('exit 78'), sh('exit 126'), sh('exit 127')]) {
       const given = await once(1, command);
       assert.equal(given.code, 1, given.stderr);
-      assert.equal(given.state, 'ready');
+      assert.equal(given.state, 'scheduled');
       assert.equal(given.attempts, 0);
       assert.match(given.stderr, /worker_problem/);
     }
   });
 
-  test('PDQ-8: five problems in a row end the runner with an error', async () => {
+  test('PDQ-8: five problems in a row, each with a pause after it, end the runner with an error', async () => {
     const queue = freshQueue();
     for (let i = 0; i < 8; i++) await enqueue(use.api, queue, { payload: i });
-    const { code, stderr } = await runWork(use.server, [queue, '-n', '8', '--', '/nonexistent/program']);
+    const { code, stderr } = await runWork(use.server, [queue, '-n', '8', '--until-empty', '--', '/nonexistent/program']);
     assert.equal(code, 1, stderr);
+    assert.equal(stderr.match(/ in_a_row=1\b/g).length, 8, 'jobs that run at the same time count once');
     assert.match(stderr, /No such file/);
     assert.match(stderr, /error giving_up/);
     const { jobs } = (await use.api.get(`/v1/jobs?queue=${queue}`)).json;
     assert.equal(jobs.length, 8);
-    for (const one of jobs) assert.deepEqual([one.state, one.attempts], ['ready', 0]);
+    for (const one of jobs) assert.equal(one.attempts, 0);
   });
 
   test('PDQ-8, PDQ-11: the environment has the job and no access token of the runner', async () => {

@@ -30,6 +30,28 @@ onStores('reports of holdfast work', ['memory'], {}, (use) => {
     await runner.stop();
   });
 
+  test('PDQ-8: forms of progress', async () => {
+    for (const [written, percent, message] of [
+      ['42\\tx', 42, 'x'],
+      ['42.5 %% x', 42, 'x'],
+      ['30\\nonly a text\\n', 30, 'only a text'],
+      ['7 last', 7, 'last'],
+      ['101 tries', undefined, '101 tries'],
+    ]) {
+      const queue = freshQueue();
+      const home = temporaryDirectory();
+      const { id } = await enqueue(use.api, queue, { payload: 1 });
+      const runner = startWork(use.server, [queue, '--poll', '200ms', '--', 'sh', '-c', `printf '${written}' >&3; exec 3>&-; touch ${home}/run; while [ ! -e ${home}/go ]; do sleep 0.05; done`]);
+      const { progress } = await until('progress is shown', async () => {
+        const one = await job(use.api, id);
+        return one.progress?.message && one;
+      });
+      assert.deepEqual([progress.percent, progress.message], [percent, message], written);
+      writeFileSync(path.join(home, 'go'), '');
+      await runner.stop();
+    }
+  });
+
   test('PDQ-8: heartbeats register the worker, renew its leases, and say when it stops', async () => {
     const queue = freshQueue();
     const home = temporaryDirectory();

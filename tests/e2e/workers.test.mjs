@@ -78,7 +78,7 @@ function cases(name, a, b) {
   test(`NOM-16: a heartbeat registers a worker and renews its leases (${name})`, async () => {
     const [x, y] = [await claimed(a(), 'h', 'renews', 10_000), await claimed(a(), 'h', 'renews', 10_000)];
     const heartbeat = { host: 'box', pid: 4711, version: '1.2', done: 7, failed: 2, leases: [held(x), held(y)], extend_ms: 60000 };
-    assert.deepEqual(ok(await a().post('/v1/workers/renews/heartbeat', heartbeat)), { cancel: [], lost: [] });
+    assert.deepEqual(ok(await a().post('/v1/workers/renews/heartbeat', heartbeat)), { cancel: [], lost: [], cancel_tokens: [], lost_tokens: [] });
     assert.ok(new Date((await view(b(), y)).lease_until) - Date.now() > 20000);
     const seen = await until('the other server knows the worker', async () => {
       const w = await worker(b(), 'renews');
@@ -87,10 +87,20 @@ function cases(name, a, b) {
     assert.deepEqual([seen.pid, seen.version, seen.done, seen.failed, seen.running, seen.state], [4711, '1.2', 7, 2, 2, 'active']);
     assert.deepEqual(seen.jobs.sort(), [x.id, y.id].sort());
     ok(await a().post(`/v1/jobs/${x.id}/ack`, { token: x.token }));
-    assert.deepEqual(ok(await b().post('/v1/workers/renews/heartbeat', { leases: [held(x), held(y)] })), { cancel: [], lost: [x.id] });
+    assert.deepEqual(ok(await b().post('/v1/workers/renews/heartbeat', { leases: [held(x), held(y)] })), { cancel: [], lost: [x.id], cancel_tokens: [], lost_tokens: [x.token] });
     ok(await b().post(`/v1/jobs/${y.id}/ack`, { token: y.token }));
     ok(await b().post('/v1/workers/renews/heartbeat', { leases: [], stopping: true }));
     await until('the worker is shown as stopped', async () => (await worker(a(), 'renews'))?.state === 'stopped');
+    const named = async (query) => ok(await a().get(`/v1/workers?limit=1000&${query}`)).workers.filter((one) => one.name === 'renews').length;
+    assert.deepEqual([await named('state=stopped'), await named('state=active,silent'), await named('state=silent,stopped')], [1, 0, 1]);
+    assert.equal((await a().get('/v1/workers?state=idle')).status, 422);
+  });
+
+  test(`NOM-16: a worker that stopped is shown as stopped even if it left a lease (${name})`, async () => {
+    const job = await claimed(a(), 's', 'leaves');
+    ok(await a().post('/v1/workers/leaves/heartbeat', { leases: [], stopping: true }));
+    assert.deepEqual([(await worker(a(), 'leaves')).state, (await worker(a(), 'leaves')).running], ['stopped', 1]);
+    ok(await a().post(`/v1/jobs/${job.id}/ack`, { token: job.token }));
   });
 
   test(`NOM-16: a worker that only claims is listed, too (${name})`, async () => {
@@ -109,7 +119,7 @@ function cases(name, a, b) {
     const wait = a().post('/v1/workers/waits/heartbeat', { leases: [held(job)], wait_ms: 60000 });
     await until('the heartbeat waits', async () => (await a().get('/metrics')).text.includes('holdfast_heartbeats_waiting 1'));
     ok(await b().post(`/v1/jobs/${job.id}/discard`, {}));
-    assert.deepEqual(ok(await wait), { cancel: [], lost: [job.id] });
+    assert.deepEqual(ok(await wait), { cancel: [], lost: [job.id], cancel_tokens: [], lost_tokens: [job.token] });
   });
 
   test(`HF-21: a heartbeat that waits is not disturbed by the worker's own reports (${name})`, async () => {
@@ -119,7 +129,7 @@ function cases(name, a, b) {
     await until('the heartbeat waits', async () => over || (await a().get('/metrics')).text.includes('holdfast_heartbeats_waiting 1'));
     ok(await a().post(`/v1/jobs/${job.id}/progress`, { token: job.token, percent: 99 }));
     ok(await a().post(`/v1/jobs/${job.id}/ack`, { token: job.token }));
-    assert.deepEqual(ok(await wait), { cancel: [], lost: [] });
+    assert.deepEqual(ok(await wait), { cancel: [], lost: [], cancel_tokens: [], lost_tokens: [] });
   });
 
   test(`HF-21: a cancel reaches the worker: by a heartbeat that waits, by extend, by progress (${name})`, async () => {
@@ -128,10 +138,10 @@ function cases(name, a, b) {
     const wait = a().post('/v1/workers/stops/heartbeat', { leases: [held(job)], wait_ms: 60000 });
     await until('the heartbeat waits', async () => (await a().get('/metrics')).text.includes('holdfast_heartbeats_waiting 1'));
     assert.equal((await b().post(`${path}/cancel`, {})).status, 202);
-    assert.deepEqual(ok(await wait), { cancel: [job.id], lost: [] });
+    assert.deepEqual(ok(await wait), { cancel: [job.id], lost: [], cancel_tokens: [job.token], lost_tokens: [] });
     assert.equal(ok(await a().post(`${path}/extend`, { token: job.token })).cancel, true);
     assert.equal(ok(await a().post(`${path}/progress`, { token: job.token, percent: 1 })).cancel, true);
-    assert.deepEqual(ok(await b().post('/v1/workers/stops/heartbeat', { leases: [held(job)] })), { cancel: [job.id], lost: [] });
+    assert.deepEqual(ok(await b().post('/v1/workers/stops/heartbeat', { leases: [held(job)] })), { cancel: [job.id], lost: [], cancel_tokens: [job.token], lost_tokens: [] });
     ok(await a().post(`${path}/release`, { token: job.token }));
     await until('the job is cancelled', async () => (await view(b(), job)).state === 'cancelled');
   });
@@ -141,6 +151,8 @@ function cases(name, a, b) {
       refused(await a().post('/v1/workers/bad/heartbeat', bad), bad);
     }
     refused(await a().post(`/v1/workers/${'x'.repeat(129)}/heartbeat`, {}), 'a long name');
+    const bad = await a().post('/v1/workers/bad/heartbeat', { leases: [{ id: 'no id', token: '1-1' }] });
+    assert.deepEqual([bad.status, bad.json.code, bad.json.detail], [422, 'invalid_id', 'the value of id is not the id of a job']);
   });
 }
 

@@ -282,7 +282,7 @@ for mode in enqueue cycle mixed healthz; do
   check "bench $mode, one by one" 0 1 '"jobs":300,.*"errors":0,' bench --mode $mode --jobs 300 --connections 8 --json
 done
 check 'bench claim' 0 1 '"acked":3000,.*"errors":0,' bench --mode claim --backlog 3000 --batch 100 --priorities 10 --connections 4 --json
-check 'bench by time' 0 1 '^server CPU ' bench --duration 300 --connections 4 --server-pid "$server_pid" --fsync-dir "$work"
+check 'bench by time' 0 1 '^server CPU ' bench --duration 300ms --connections 4 --server-pid "$server_pid" --fsync-dir "$work"
 check 'bench says what failed' 1 2 'errors; the first: enqueue answered 4' bench --jobs 10 --payload 3MiB --connections 2
 no_bench_queues() { ! build/debug/holdfast queues | grep '^bench-'; }
 export -f no_bench_queues

@@ -4,17 +4,15 @@
 #include "api/json_members.h"
 #include "core/limits.h"
 
-#define LIMIT_DEFAULT 100
-
-static const struct field rows[] = {
-    {"cursor", FIELD_TEXT, offsetof(struct name_page, cursor), 0, LIMIT_URL_BYTES, NULL, 0},
-    {"limit", FIELD_INT, offsetof(struct name_page, limit), 1, LIMIT_BATCH, NULL, 0},
+struct page_in {
+    struct name_page page;
 };
+static const struct field rows[] = {NAME_PAGE_ROWS(struct page_in, page)};
 
 struct name_page *name_page_read(struct broker *b, struct http_exchange *x)
 {
     struct problem p;
-    struct name_page first = {.limit = LIMIT_DEFAULT};
+    struct name_page first = {.limit = NAME_PAGE_LIMIT};
     struct name_page *page = arena_copy(http_request(x)->arena, &first, sizeof first);
     if (!page) {
         answer_error(x, -ERR_NOMEM);

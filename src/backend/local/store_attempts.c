@@ -20,7 +20,7 @@ bool attempt_ends(const struct job *before, const struct record *r, struct attem
         return false;
     switch ((int)r->kind) {
     case REC_JOB_BACK:
-        ret->outcome = attempt_of_reason[r->job_back.reason];
+        ret->outcome = attempt_of_back(r->job_back.reason, r->job_back.error);
         ret->at = r->job_back.at;
         ret->error_kind = r->job_back.error_kind;
         ret->error = r->job_back.error;

@@ -216,7 +216,7 @@ static void row_apply_back(struct unit *u, struct row *r, const struct job *befo
 {
     const struct rec_job_back *b = &rec->job_back;
     CHECK(apply_back(&r->job, b) == 0);
-    end_attempt(u, r, before, attempt_of_reason[b->reason], b->at, b->error_kind, b->error);
+    end_attempt(u, r, before, attempt_of_back(b->reason, b->error), b->at, b->error_kind, b->error);
     end_lease(r, reason_report(b->reason));
     if (b->error.len)
         keep_error(r, b->error_kind, b->error);

@@ -260,8 +260,8 @@ const struct command client_commands[] = {
      "options name; the others stay\n  delete   delete the queue and all its jobs\n  pause    stop "
      "claims until `resume`, until --until, or for the time of --for\n  resume   allow claims "
      "again\n  purge    remove the jobs that are ready or scheduled\nThe options from "
-     "--description on are the settings of the queue (`holdfast help policy`). Durations:\n500 "
-     "(ms), 30s, 24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
+     "--description on are the settings of the queue (`holdfast help policy`). Durations:\n500ms, "
+     "30s, 24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
      COMMAND_OPTIONS(queues_options), 0, 2, client_queues},
     {"schedules", "[[create|set|delete|pause|resume|run|preview] NAME]", "show or change schedules",
      "Without arguments, lists all schedules; with NAME alone, shows that schedule. The actions:\n"
@@ -273,7 +273,7 @@ const struct command client_commands[] = {
      "  run      enqueue a job now, in addition\n"
      "  preview  show the next times; without NAME, those of a schedule with these options\n"
      "One of --cron, --every and --source-queue says when the schedule fires; the options from\n"
-     "--payload on describe the job. Durations: 500 (ms), 30s, 24h.\n" EXIT_STATUS "\n",
+     "--payload on describe the job. Durations: 500ms, 30s, 24h.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(schedules_options), 0, 2, client_schedules},
     {"kv", "get|set|delete|list [KEY] [VALUE]", "show or change keys of the key-value store",
      "  get KEY         print its value\n"
@@ -314,15 +314,25 @@ const struct command client_commands[] = {
      "in\nits environment. Its exit status decides the outcome of the job:\n  0              "
      "acked; standard output is the result\n  65             dead, without a retry\n  75           "
      "  released with a back-off; the attempt does not count\n  78, 126, 127   a problem of the "
-     "worker: released, uncounted; five in a row end the runner\n  others         failed, and so "
+     "worker: released, uncounted; five pauses in a row end\n                 the runner\n  others "
+     "   "
+     "     failed, and so "
      "does a signal; the end of standard error is the error\n--exit changes this. Replies of "
      "--url: 2xx acked, 422 dead, 429 and 503 released until\nRetry-After, others failed.\n\nThe "
-     "first SIGTERM or SIGINT starts the stop mode (--stop); after --stop-timeout, or at "
-     "the\nsecond signal, the commands are terminated and their jobs released. docs/worker.md "
-     "explains\nall of it.\n\nExit status: 0 stopped, or with --until-empty nothing is left, 1 "
-     "five problems of the worker\nin a row, or the server refused a claim, 2 wrong usage, 3 the "
-     "server cannot be reached, 4\nwith --once: no job was ready, 5 with --once: the job was not "
-     "acked.\n",
+     "first SIGTERM, SIGINT or SIGHUP starts the stop mode (--stop); after --stop-timeout, "
+     "or\nat the second signal, the commands are terminated and their jobs released. "
+     "docs/worker.md\nexplains all of it.\n\nExit status:\n"
+     "  0  stopped by a signal; with --until-empty, no job is left; with --once, the job was "
+     "acked\n"
+     "  1  problems of the worker (five pauses in a row, or one with --once), or the server "
+     "refused\n     a claim\n"
+     "  2  wrong usage\n"
+     "  3  with --once or --until-empty: the server could not be reached at the start; otherwise "
+     "only\n     if outcomes could not be reported before the end\n"
+     "  4  with --once: no job was ready\n"
+     "  5  with --once: the job was not acked\n"
+     "  6  with --until-empty or --once: a signal stopped it before the end; with --until-empty "
+     "also:\n     a queue with ready jobs is paused\n",
      COMMAND_OPTIONS(work_options), 0, COMMAND_WORDS_ANY, work_command},
     {"ack", "ID TOKEN [RESULT]", "acknowledge a claimed job as done",
      "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is kept with the\n"

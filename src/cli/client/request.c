@@ -105,11 +105,13 @@ static void write_number_or_text(struct json_writer *w, const char *value)
 static int write_list(struct json_writer *w, const struct client_field *f, const char *value,
                       struct err_note *note)
 {
+    /* The name of the option says the unit of plain numbers, or each has its unit. */
+    enum unit_kind unit = strcmp(f->option, f->member) == 0 ? UNIT_MS : UNIT_DURATION;
     json_write_array(w);
     for (const char *at = value;;) {
         size_t len = strcspn(at, ",");
         int64_t ms;
-        if (units_parse(span_of(at, len), UNIT_MS, &ms) < 0)
+        if (units_parse(span_of(at, len), unit, &ms) < 0)
             return value_wrong(note, f, value, "durations with commas between, such as 1s,30s,5m");
         json_write_int(w, ms);
         if (at[len] == '\0')

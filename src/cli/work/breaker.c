@@ -37,7 +37,12 @@ bool breaker_allows(struct runner *r)
         return true;
     const char *path = runner_path(r, "/v1/breakers/", r->plan->breaker, "/allow");
     if (!r->allow && path)
-        r->allow = runner_ask(r, path, SPAN_LITERAL("{}"), allow_cb, r);
+        r->allow = runner_ask(r, &(struct runner_request){
+                                     .path = path,
+                                     .body = SPAN_LITERAL("{}"),
+                                     .done = allow_cb,
+                                     .ctx = r,
+                                 });
     return false;
 }
 
@@ -77,7 +82,9 @@ void breaker_report(struct runner *r, const struct task *t)
     const char *path = runner_path(r, "/v1/breakers/", r->plan->breaker, "/report");
     if (json_writer_finish(&w) < 0)
         runner_no_memory(r);
-    else if (path && runner_ask(r, path, buf_span(&body), report_cb, r))
+    else if (path &&
+             runner_ask(r, &(struct runner_request){
+                               .path = path, .body = buf_span(&body), .done = report_cb, .ctx = r}))
         r->asides++;
     buf_done(&body);
 }

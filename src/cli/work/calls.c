@@ -78,6 +78,18 @@ static bool header_add(struct call *c, const char *line)
     return longer != NULL;
 }
 
+/* libcurl leaves a header without a value out, unless it ends in `;` instead of `:`. */
+static bool request_header_add(struct call *c, const char *line)
+{
+    char name[256];
+    size_t len = strcspn(line, ":");
+    bool empty = line[len] == ':' && line[len + 1 + strspn(line + len + 1, " ")] == '\0';
+    if (!empty || len + 2 > sizeof name)
+        return header_add(c, line);
+    snprintf(name, sizeof name, "%.*s;", (int)len, line);
+    return header_add(c, name);
+}
+
 static bool headers_build(struct call *c, const struct call_request *r)
 {
     char type[128];
@@ -85,7 +97,7 @@ static bool headers_build(struct call *c, const struct call_request *r)
              r->content_type ? r->content_type : "application/json");
     bool good = header_add(c, "Expect:") && header_add(c, type) && header_add(c, "Accept: */*");
     for (size_t i = 0; good && i < r->header_count; i++)
-        good = header_add(c, r->headers[i]);
+        good = request_header_add(c, r->headers[i]);
     return good;
 }
 
@@ -116,6 +128,7 @@ static bool request_set(struct call *c, const struct call_request *r)
     SET(CURLOPT_WRITEFUNCTION, body_cb);
     SET(CURLOPT_WRITEDATA, c);
     SET(CURLOPT_TIMEOUT_MS, (long)r->timeout_ms);
+    SET(CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
     if (r->method && strcmp(r->method, "GET") == 0)
         return good;
     SET(CURLOPT_POST, 1L);
@@ -156,11 +169,14 @@ void call_cancel(struct call *c)
 static void call_finish(struct call *c, CURLcode code)
 {
     struct call_reply reply = {.body = buf_span(&c->reply), .body_bytes = c->reply_bytes};
-    curl_off_t seconds = 0;
+    curl_off_t seconds = 0, length = 0;
     bool cut = c->too_long && c->read_max > c->body_max; /* enough was read */
     if (code == CURLE_OK || cut) {
         curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &reply.status);
         curl_easy_getinfo(c->curl, CURLINFO_RETRY_AFTER, &seconds);
+        curl_easy_getinfo(c->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+        if (length > (curl_off_t)reply.body_bytes)
+            reply.body_bytes = (uint64_t)length; /* not all of it was read */
         reply.retry_after_ms = seconds > 0 && seconds < INT32_MAX ? seconds * 1000 : 0;
     } else {
         reply.error = c->too_long   ? "the reply is too long"

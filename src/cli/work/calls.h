@@ -21,7 +21,7 @@ struct call_reply {
     long status;            /* 0 = no reply; `error` has the reason */
     const char *error;      /* a sentence; NULL with a status */
     struct span body;       /* the first body_max bytes */
-    uint64_t body_bytes;    /* length of the body, as far as it was read */
+    uint64_t body_bytes;    /* length of the body, as far as it was read or announced */
     int64_t retry_after_ms; /* of the header Retry-After; 0 = none */
 };
 /* The data of the reply is valid during the call. */
@@ -36,6 +36,7 @@ struct call_request {
     const char *const *headers;  /* "Name: value"; copied */
     size_t header_count;
     int64_t timeout_ms; /* for the whole call; 0 = no limit */
+    bool fresh;         /* uses a new connection: the call before it had no reply */
     size_t body_max;    /* bytes of the reply that are kept */
     size_t read_max;    /* bytes after which the reply is no longer read; 0 = body_max, and a longer
                            one is an error */

@@ -13,6 +13,7 @@
 
 #define BACKOFF_MS_MIN UINT64_C(200)
 #define BACKOFF_MS_MAX UINT64_C(5000)
+#define RETRY_AFTER_MS_MAX UINT64_C(60000) /* a server may be back earlier than it said */
 #define RUNNING_WAIT_MS 200
 
 void claimer_open(struct runner *r)
@@ -76,6 +77,8 @@ static void failure_back_off(struct runner *r, const struct call_reply *reply)
     r->claim_failures++;
     if (reply->retry_after_ms > (int64_t)ms)
         ms = (uint64_t)reply->retry_after_ms;
+    if (ms > RETRY_AFTER_MS_MAX)
+        ms = RETRY_AFTER_MS_MAX;
     log_event(&r->log.log, LOG_WARN, "no_claim", LOG_TEXT("server", r->plan->server),
               LOG_INT("status", reply->status), LOG_SPAN("reason", runner_why(r, reply)),
               LOG_INT("retry_ms", ms));
@@ -104,14 +107,19 @@ static void claimed(struct runner *r, struct span body)
         return;
     }
     size_t count = jobs_take(r, body);
+    if (r->claim_failures > 0)
+        work_log_line(&r->log, LOG_INFO, "server_back", LOG_TEXT("server", r->plan->server));
     r->claim_failures = 0;
     r->claimed += count;
     r->permit = count == 0 && r->permit && r->probe; /* a probe is kept for a job */
     if (count > 0)
         return;
+    bool last = !r->claim_waited && r->task_count == 0;
     if (r->plan->once && r->claimed == 0 && !r->stop)
         runner_finish(r, WORK_NOTHING);
-    else if (!r->claim_waited && r->task_count == 0 && (r->plan->until_empty || r->stop))
+    else if (last && r->plan->until_empty && runner_now(r) >= r->problem_back)
+        queue_check_start(r);
+    else if (last && r->stop)
         runner_finish(r, WORK_DONE);
     else if (!r->claim_waited)
         claimer_pause(r, BACKOFF_MS_MIN); /* --poll 0 */
@@ -180,6 +188,7 @@ static void claim_send(struct runner *r, size_t count)
                                             .target = path,
                                             .body = buf_span(&body),
                                             .timeout_ms = wait_ms + CALL_TIMEOUT_MS,
+                                            .fresh = r->claim_failures > 0,
                                             .body_max = CLAIM_BYTES_MAX,
                                             .done = claim_cb,
                                             .ctx = r,
@@ -205,7 +214,7 @@ void claimer_pause(struct runner *r, uint64_t ms)
 void claimer_poke(struct runner *r)
 {
     uint64_t now = runner_now(r), wait_ms = 0;
-    if (claims_over(r) || r->claim || r->allow)
+    if (claims_over(r) || r->claim || r->allow || r->check.call)
         return;
     size_t room = r->plan->concurrency - r->task_count;
     if (r->plan->once)

@@ -36,6 +36,7 @@ struct command_run {
     int start_error; /* errno */
     int status;      /* of waitpid */
     bool has_status;
+    bool by_itself; /* it ended before it was terminated */
     bool abandoned; /* some processes could not be killed */
     bool abandon;   /* the owner does not wait for the end */
     char text[256]; /* sentence for the end */
@@ -46,8 +47,10 @@ struct command_run {
 
 static struct target_end end_of(struct command_run *c)
 {
-    struct target_end end = {
-        .output = buf_span(&c->output), .output_bytes = c->output_bytes, .abandoned = c->abandoned};
+    struct target_end end = {.output = buf_span(&c->output),
+                             .output_bytes = c->output_bytes,
+                             .by_itself = c->by_itself,
+                             .abandoned = c->abandoned};
     if (c->start_error) {
         snprintf(c->text, sizeof c->text, "the command %.100s cannot be started: %s",
                  c->plan->command[0], strerror(c->start_error));
@@ -97,15 +100,23 @@ static void progress_take(struct command_run *c, struct span bytes)
     }
 }
 
+/* The last line may have no line break. */
+static void progress_end(struct command_run *c)
+{
+    if (c->line.len > 0)
+        progress_take(c, SPAN_LITERAL("\n"));
+}
+
 static void message_take(struct command_run *c, const struct supervisor_message *m)
 {
     if (m->what == SUPERVISOR_NOT_STARTED)
         c->start_error = m->value;
     if (m->what == SUPERVISOR_ABANDONED)
         c->abandoned = true;
-    if (m->what == SUPERVISOR_ENDED) {
+    if (m->what == SUPERVISOR_ENDED || m->what == SUPERVISOR_TERMINATED) {
         c->status = m->value;
         c->has_status = true;
+        c->by_itself = m->what == SUPERVISOR_ENDED;
     }
 }
 
@@ -163,6 +174,7 @@ static void command_over(struct command_run *c)
         return;
     for (int i = OUTPUT; i <= PROGRESS; i++)
         drain(c, i);
+    progress_end(c);
     (void)waitpid(c->supervisor, NULL,
                   0); /* it has closed its socket, which means that it has ended */
     pipes_close(c);
@@ -185,6 +197,8 @@ static void read_cb(uv_stream_t *stream, ssize_t len, const uv_buf_t *bytes)
         command_over(c);
     else if (len < 0)
         uv_close((uv_handle_t *)stream, closed_cb);
+    if (len < 0 && which == PROGRESS)
+        progress_end(c);
 }
 
 static void input_cb(uv_write_t *request, int status)
@@ -255,6 +269,7 @@ static pid_t fork_with(const struct work_plan *plan, char **environment, const s
         .progress = e->theirs[PROGRESS],
         .control = e->theirs[CONTROL],
         .kill_after_ms = plan->kill_after_ms,
+        .files = plan->files,
     });
 }
 
@@ -264,7 +279,7 @@ int command_start(uv_loop_t *loop, const struct work_plan *plan, struct work_job
     struct pipe_ends ends;
     char **environment;
     struct command_run *c = mem_alloc(sizeof *c);
-    if (!c || environment_of(job, environ, &environment) < 0) {
+    if (!c || environment_of(job, plan->server, environ, &environment) < 0) {
         mem_free(c);
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     }
@@ -293,6 +308,11 @@ void command_terminate(struct command_run *c, int64_t kill_after_ms)
     uv_os_fd_t fd;
     if (!c->over && uv_fileno((uv_handle_t *)&c->pipes[CONTROL], &fd) == 0)
         (void)!send(fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+bool command_has_ended(const struct command_run *c)
+{
+    return c->has_status;
 }
 
 void command_abandon(struct command_run *c)

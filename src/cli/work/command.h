@@ -19,5 +19,7 @@ MUST_CHECK int command_start(uv_loop_t *loop, const struct work_plan *plan, stru
 /* Sends SIGTERM to the whole tree, and SIGKILL after this time. The owner is called when it has
  * ended. */
 void command_terminate(struct command_run *c, int64_t kill_after_ms);
+/* Whether the command itself has ended; what it has left behind may still run. */
+bool command_has_ended(const struct command_run *c);
 /* The runner ends: the supervisor terminates the tree, and the owner is not called any more. */
 void command_abandon(struct command_run *c);

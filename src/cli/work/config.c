@@ -113,10 +113,13 @@ static int unknown(struct config_reader *r, const yaml_node_t *key)
 {
     const char *names[WORK_OPTION_COUNT + 2] = {"queues", "command"};
     char shown[QUOTED_MAX];
-    for (size_t i = 0; i < WORK_OPTION_COUNT; i++)
-        names[i + 2] = work_options[i].name;
+    size_t count = 2;
+    for (size_t i = 0; i < WORK_OPTION_COUNT; i++) {
+        if (strcmp(work_options[i].name, "config") != 0)
+            names[count++] = work_options[i].name;
+    }
     char *typed = arena_text(r->arena, scalar_of(key));
-    const char *near = typed ? suggest_nearest(typed, names, WORK_OPTION_COUNT + 2) : NULL;
+    const char *near = typed ? suggest_nearest(typed, names, count) : NULL;
     quoted(scalar_of(key), shown);
     if (near)
         return wrong(r, key, "%s is not a setting of a worker; did you mean '%s'?", shown, near);
@@ -124,13 +127,26 @@ static int unknown(struct config_reader *r, const yaml_node_t *key)
                  shown);
 }
 
+static void flag_drop(struct config_words *w, const struct option *o)
+{
+    int count = 0;
+    for (int i = 0; i < w->entry.argc; i++) {
+        const char *word = w->entry.argv[i];
+        if (strncmp(word, "--", 2) != 0 || strcmp(word + 2, o->name) != 0)
+            w->entry.argv[count++] = w->entry.argv[i];
+    }
+    w->entry.argc = count;
+}
+
 static int flag_add(struct config_reader *r, struct config_words *w, const struct option *o,
                     const yaml_node_t *value)
 {
     struct span text = value->type == YAML_SCALAR_NODE ? scalar_of(value) : span_of(NULL, 0);
     size_t count = (size_t)w->entry.argc;
-    if (span_equal(text, SPAN_LITERAL("false")))
+    if (span_equal(text, SPAN_LITERAL("false"))) {
+        flag_drop(w, o); /* one beside --config */
         return 0;
+    }
     if (!span_equal(text, SPAN_LITERAL("true")))
         return wrong(r, value, "%s must be true or false", o->name);
     char *word = arena_alloc(r->arena, strlen(o->name) + 3);
@@ -208,6 +224,20 @@ static int entry_check(struct config_reader *r, const struct work_entry *e, cons
     return rc < 0 ? wrong(r, node, "%.200s", note.text) : 0;
 }
 
+static int key_check(struct config_reader *r, const yaml_node_t *map, const yaml_node_pair_t *pair)
+{
+    const yaml_node_t *key = node_of(r, pair->key);
+    char shown[QUOTED_MAX];
+    for (const yaml_node_pair_t *at = map->data.mapping.pairs.start;
+         key->type == YAML_SCALAR_NODE && at < pair; at++) {
+        const yaml_node_t *before = node_of(r, at->key);
+        if (before->type == YAML_SCALAR_NODE && span_equal(scalar_of(before), scalar_of(key)))
+            return wrong(r, key, "%s is set twice; the other one is in line %zu",
+                         quoted(scalar_of(key), shown), before->start_mark.line + 1);
+    }
+    return 0;
+}
+
 static int worker_read(struct config_reader *r, const yaml_node_t *node, struct work_entry *ret)
 {
     struct config_words w = {.queue_count = 0};
@@ -220,12 +250,18 @@ static int worker_read(struct config_reader *r, const yaml_node_t *node, struct 
     if (!w.entry.argv || !w.queues || !w.command || shared_add(r, &w) < 0)
         return -ERR_NOMEM;
     for (yaml_node_pair_t *at = node->data.mapping.pairs.start;
-         rc == 0 && at < node->data.mapping.pairs.top; at++)
-        rc = setting_read(r, &w, node_of(r, at->key), node_of(r, at->value));
+         rc == 0 && at < node->data.mapping.pairs.top; at++) {
+        rc = key_check(r, node, at);
+        if (rc == 0)
+            rc = setting_read(r, &w, node_of(r, at->key), node_of(r, at->value));
+    }
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < w.queue_count; i++)
+    for (size_t i = 0; i < w.queue_count; i++) {
+        if (w.queues[i][0] == '-')
+            return wrong(r, node, "the name of a queue must not begin with `-`");
         w.entry.argv[w.entry.argc++] = w.queues[i];
+    }
     if (w.command_count > 0)
         w.entry.argv[w.entry.argc++] = (char *)"--";
     for (size_t i = 0; i < w.command_count; i++)

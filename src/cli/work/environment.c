@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 
-#define VARIABLES_MAX 11 /* of a job, besides its headers */
+#define VARIABLES_MAX 12 /* of a job, besides its headers */
 
 struct env_list {
     struct work_job *job;
@@ -30,12 +30,9 @@ const char *environment_header_name(struct span name, char out[WORK_VARIABLE_BYT
     return out;
 }
 
-/* The address of the server is not secret, and useful to a command that enqueues. */
 static bool passes(const char *variable)
 {
-    static const char ours[] = "HOLDFAST_", server[] = "HOLDFAST_SERVER=";
-    if (strncmp(variable, server, strlen(server)) == 0)
-        return true;
+    static const char ours[] = "HOLDFAST_";
     return strncmp(variable, ours, strlen(ours)) != 0 &&
            strncmp(variable, "TRACEPARENT=", strlen("TRACEPARENT=")) != 0 &&
            strncmp(variable, "TRACESTATE=", strlen("TRACESTATE=")) != 0;
@@ -91,7 +88,7 @@ static void headers_set(struct env_list *l)
     }
 }
 
-int environment_of(struct work_job *job, char *const *inherited, char ***ret)
+int environment_of(struct work_job *job, const char *server, char *const *inherited, char ***ret)
 {
     struct env_list l = {.job = job};
     size_t room = VARIABLES_MAX + job->header_count + 1;
@@ -104,6 +101,8 @@ int environment_of(struct work_job *job, char *const *inherited, char ***ret)
         if (passes(*at))
             l.items[l.count++] = *at;
     }
+    /* The address is not secret, and useful to a command that enqueues. */
+    set_span(&l, "HOLDFAST_SERVER", span_text(server));
     set_span(&l, "HOLDFAST_ID", span_text(job->id));
     set_span(&l, "HOLDFAST_QUEUE", span_text(job->queue));
     set_span(&l, "HOLDFAST_KIND", span_text(job->kind));

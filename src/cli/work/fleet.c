@@ -17,6 +17,7 @@ struct fleet {
     const struct work_entries *entries;
     pid_t *pids; /* 0 = has ended */
     size_t running;
+    bool stopping; /* the workers got a signal */
     int status;
     sigset_t signals;
 };
@@ -51,8 +52,9 @@ static void worker_main(const struct fleet *f, size_t i, pid_t parent)
     _exit(status);
 }
 
-static void all_signal(const struct fleet *f, int number)
+static void all_signal(struct fleet *f, int number)
 {
+    f->stopping = true;
     for (size_t i = 0; i < f->entries->count; i++) {
         if (f->pids[i] > 0)
             kill(f->pids[i], number);
@@ -77,14 +79,21 @@ static void workers_start(struct fleet *f)
     }
 }
 
+/* The other statuses describe jobs, not the worker. */
+static bool worker_gave_up(int status)
+{
+    return status != WORK_DONE && status != WORK_NOTHING && status != WORK_NOT_ACKED &&
+           status != WORK_LEFT;
+}
+
 static void worker_ended(struct fleet *f, int wait_status)
 {
     int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : EXIT_FAILED;
     f->running--;
     if (f->status == 0)
         f->status = status;
-    /* The two statuses of --once describe a job, not the worker. */
-    if (status != 0 && status != WORK_NOTHING && status != WORK_NOT_ACKED)
+    /* A second signal would terminate the commands of workers that are stopping. */
+    if (!f->stopping && worker_gave_up(status))
         all_signal(f, SIGTERM);
 }
 
@@ -110,9 +119,10 @@ int fleet_run(const struct work_entries *entries)
         return EXIT_FAILED;
     sigemptyset(&f.signals);
     sigaddset(&f.signals, SIGCHLD);
-    sigaddset(&f.signals, SIGTERM);
-    sigaddset(&f.signals, SIGINT);
-    sigaddset(&f.signals, SIGHUP);
+    for (size_t i = 0; i < STOP_SIGNALS; i++) {
+        if (!signal_ignored(stop_signals[i]))
+            sigaddset(&f.signals, stop_signals[i]);
+    }
     (void)sigprocmask(SIG_BLOCK, &f.signals, NULL);
     workers_start(&f);
     while (f.running > 0) {

@@ -117,7 +117,8 @@ static void done_cb(void *ctx, const struct call_reply *reply)
                              .output = reply->body,
                              .output_bytes = reply->body_bytes,
                              .retry_after_ms = reply->retry_after_ms,
-                             .rate_limited = reply->status == 429 || reply->status == 503};
+                             .rate_limited = reply->status == 429 || reply->status == 503,
+                             .no_reply = reply->error != NULL};
     if (reply->error)
         snprintf(h->error, sizeof h->error, "no reply: %s", reply->error);
     else if (end.verdict.verb != WORK_ACK)

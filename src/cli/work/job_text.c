@@ -37,6 +37,21 @@ static void front_drop(struct buf *b, size_t len)
     b->len -= len;
 }
 
+/* The server refuses texts with U+0000: U+FFFD takes its place. */
+static int text_append(struct buf *b, struct span text)
+{
+    int rc = 0;
+    while (rc == 0 && text.len > 0) {
+        const char *nul = memchr(text.at, '\0', text.len);
+        size_t len = nul ? (size_t)(nul - text.at) : text.len;
+        rc = buf_append(b, text.at, len);
+        if (rc == 0 && nul)
+            rc = buf_append_text(b, "\uFFFD");
+        text = span_of(text.at + len + (nul != NULL), text.len - len - (nul != NULL));
+    }
+    return rc;
+}
+
 /* Truncated at twice the size, so that not every byte moves the rest. */
 static void tail_add(struct job_text *x, struct span bytes)
 {
@@ -44,7 +59,7 @@ static void tail_add(struct job_text *x, struct span bytes)
         bytes = span_of(bytes.at + bytes.len - WORK_ERROR_BYTES_MAX, WORK_ERROR_BYTES_MAX);
     if (x->tail.len + bytes.len > 2 * WORK_ERROR_BYTES_MAX)
         front_drop(&x->tail, x->tail.len - WORK_ERROR_BYTES_MAX);
-    (void)!buf_append_span(&x->tail, bytes);
+    (void)!text_append(&x->tail, bytes);
 }
 
 /* A command that floods its standard error must not keep the runner from renewing leases. */
@@ -89,12 +104,12 @@ void job_text_errors(struct task *t, struct span bytes)
     while (bytes.len > 0) {
         const char *end = memchr(bytes.at, '\n', bytes.len);
         size_t len = end ? (size_t)(end - bytes.at) : bytes.len;
-        size_t room = LINE_BYTES_MAX - x->line.len;
+        size_t room = x->line.len < LINE_BYTES_MAX ? LINE_BYTES_MAX - x->line.len : 1;
         size_t taken = len < room ? len : room;
-        (void)!buf_append(&x->line, bytes.at, taken);
+        (void)!text_append(&x->line, span_of(bytes.at, taken));
         bool ends = taken == len && end;
         bytes = span_of(bytes.at + taken + ends, bytes.len - taken - ends);
-        if (ends || x->line.len == LINE_BYTES_MAX)
+        if (ends || x->line.len >= LINE_BYTES_MAX)
             line_end(t);
     }
 }
@@ -138,26 +153,52 @@ void job_text_unsent(struct job_text *x)
     buf_clear(&x->sent);
 }
 
-/* "42 message", "42", or a message without a number. */
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* The length of a percentage at the start of the line: "42", "42%", "42.5 %"; 0 = none. The
+ * fraction is dropped, because the server keeps whole numbers. */
+static size_t percent_read(struct span line, int *ret)
+{
+    size_t at = 0;
+    int percent = 0;
+    while (at < line.len && at < 4 && is_digit(line.at[at]))
+        percent = percent * 10 + (line.at[at++] - '0');
+    if (at == 0 || percent > 100)
+        return 0;
+    if (at + 1 < line.len && line.at[at] == '.' && is_digit(line.at[at + 1]))
+        for (at++; at < line.len && is_digit(line.at[at]);)
+            at++;
+    at += at + 1 < line.len && line.at[at] == ' ' && line.at[at + 1] == '%';
+    at += at < line.len && line.at[at] == '%';
+    if (at < line.len && !is_blank(line.at[at]))
+        return 0;
+    *ret = percent;
+    return at;
+}
+
+/* "42 message", "42", or a message without a number, which leaves the percentage as it is. */
 void job_text_progress(struct task *t, struct span line)
 {
     struct job_text *x = &t->text;
-    size_t digits = 0;
-    int percent = 0;
-    while (digits < line.len && digits < 4 && line.at[digits] >= '0' && line.at[digits] <= '9')
-        percent = percent * 10 + (line.at[digits++] - '0');
-    size_t at = digits + (digits < line.len && line.at[digits] == '%');
-    bool number = digits > 0 && percent <= 100 && (at == line.len || line.at[at] == ' ');
-    if (!number)
-        at = 0;
-    while (at < line.len && line.at[at] == ' ')
+    size_t at = percent_read(line, &x->percent);
+    bool number = at > 0;
+    while (at < line.len && is_blank(line.at[at]))
         at++;
     struct span message = span_of(line.at + at, line.len - at);
     if (message.len > MESSAGE_BYTES_MAX)
         message.len = MESSAGE_BYTES_MAX;
-    x->percent = number ? percent : -1;
     buf_clear(&x->message);
-    if (buf_append_span(&x->message, message) == 0)
-        x->progress_new = number || message.len > 0;
+    if (text_append(&x->message, message) == 0) {
+        x->message.len = x->message.len < MESSAGE_BYTES_MAX ? x->message.len : MESSAGE_BYTES_MAX;
+        x->progress_new = x->progress_new || number || message.len > 0;
+    }
     task_next(t);
 }

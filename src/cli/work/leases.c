@@ -3,7 +3,8 @@
  *
  * A heartbeat registers the worker with its figures. It contains all leases and renews them when
  * the first of them is due, a third of a lease after its last renewal; the reply lists jobs that
- * are cancelled or lost. If the server does not support heartbeats, each task extends its own
+ * are cancelled or lost, by their lease tokens: the job may have been claimed again in the
+ * meantime. If the server does not support heartbeats, each task extends its own
  * lease (report.c). A lease that could not be renewed in time counts as lost when it ends. */
 #include <stdio.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 
 #define IDLE_EVERY_MS 10000
 #define RETRY_MS 500
+#define CALL_MS_MIN 1000 /* a lease of a few seconds needs a server that answers */
 #define WAIT_MS_MAX 1000
 #define HOST_BYTES 256
 #define LEAVE_TIMEOUT_MS 2000
@@ -30,6 +32,14 @@ static uint64_t wait_ms(const struct runner *r)
 {
     uint64_t ms = (uint64_t)r->plan->lease_ms / 4;
     return ms < WAIT_MS_MAX ? ms : WAIT_MS_MAX;
+}
+
+int64_t lease_call_ms(const struct runner *r)
+{
+    int64_t ms = r->plan->lease_ms / 4;
+    if (ms < CALL_MS_MIN)
+        return CALL_MS_MIN;
+    return ms < CALL_TIMEOUT_MS ? ms : CALL_TIMEOUT_MS;
 }
 
 /* ---- the request ---- */
@@ -55,7 +65,8 @@ static void leases_write(struct runner *r, struct json_writer *w)
         t->in_heartbeat = !t->ended && t->stop != TASK_LOST;
         if (!t->in_heartbeat)
             continue;
-        r->heartbeat_extends = r->heartbeat_extends || runner_now(r) >= t->renew_at;
+        /* Also one that becomes due while the heartbeat waits. */
+        r->heartbeat_extends = r->heartbeat_extends || runner_now(r) + wait_ms(r) >= t->renew_at;
         json_write_object(w);
         text_write(w, "id", t->job.id);
         text_write(w, "token", t->job.token);
@@ -92,16 +103,23 @@ static int body_write(struct runner *r, struct buf *body)
 
 /* ---- the reply ---- */
 
+static uint64_t retry_ms(const struct runner *r)
+{
+    uint64_t ms = (uint64_t)r->plan->lease_ms / 10;
+    return ms < RETRY_MS ? ms : RETRY_MS;
+}
+
 static void stop_each(struct runner *r, struct span body, const char *member, enum task_stop why)
 {
     struct client_items items;
     struct span item;
     client_items_of(&items, body, member);
     while (client_items_next(&items, &item)) {
-        struct span id =
+        struct span token =
             item.len >= 2 && item.at[0] == '"' ? span_of(item.at + 1, item.len - 2) : item;
-        struct task *t = task_find(r, id);
-        bool known = t && (t->stop == TASK_LOST || (t->stop != TASK_GOES_ON && why != TASK_LOST));
+        struct task *t = task_find(r, token);
+        bool known = t && (t->stop == TASK_LOST ||
+                           (why != TASK_LOST && (t->stop != TASK_GOES_ON || task_decided(t))));
         if (!t || t->ended || known)
             continue;
         t->in_heartbeat = t->in_heartbeat && why != TASK_LOST;
@@ -113,8 +131,8 @@ static void stop_each(struct runner *r, struct span body, const char *member, en
 
 static void heartbeat_taken(struct runner *r, struct span body)
 {
-    stop_each(r, body, "lost", TASK_LOST);
-    stop_each(r, body, "cancel", TASK_CANCELLED);
+    stop_each(r, body, "lost_tokens", TASK_LOST);
+    stop_each(r, body, "cancel_tokens", TASK_CANCELLED);
     for (struct link *at = r->tasks.next; r->heartbeat_extends && at != &r->tasks; at = at->next) {
         struct task *t = LINK_OWNER(at, struct task, link);
         if (t->in_heartbeat)
@@ -127,7 +145,8 @@ static void heartbeat_cb(void *ctx, const struct call_reply *reply)
     struct runner *r = ctx;
     uint64_t now = runner_now(r);
     r->heartbeat = NULL;
-    r->heartbeat_at = now + RETRY_MS;
+    r->heartbeat_failed = runner_unanswered(reply);
+    r->heartbeat_at = now + retry_ms(r);
     if (reply->status == 200 && json_check_deep(reply->body, NULL, NULL) == 0) {
         uint64_t next = r->heartbeat_sent + wait_ms(r);
         r->heartbeats = true;
@@ -155,7 +174,13 @@ void leases_heartbeat(struct runner *r)
     if (body_write(r, &body) < 0)
         runner_no_memory(r);
     else if (path)
-        r->heartbeat = runner_ask(r, path, buf_span(&body), heartbeat_cb, r);
+        r->heartbeat = runner_ask(
+            r, &(struct runner_request){.path = path,
+                                        .body = buf_span(&body),
+                                        .timeout_ms = (int64_t)wait_ms(r) + lease_call_ms(r),
+                                        .fresh = r->heartbeat_failed,
+                                        .done = heartbeat_cb,
+                                        .ctx = r});
     r->heartbeat_sent = runner_now(r);
     buf_done(&body);
 }

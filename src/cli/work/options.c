@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/work/options.h"
 
+#include <curl/curl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +12,15 @@
 #include "cli/client/http.h"
 #include "config/rate.h"
 #include "core/limits.h"
+#include "core/validate.h"
 
 #define CONCURRENCY_MAX 1000
 #define HOST_BYTES 256
+/* Open files: the ends of five pipes and sockets on both sides while a command is started, and a
+ * connection to the server; or connections to the target and to the server. */
+#define FILES_PER_COMMAND 6
+#define FILES_PER_REQUEST 2
+#define FILES_OF_RUNNER 40
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 const struct option work_options[WORK_OPTION_COUNT] = {
@@ -27,7 +34,7 @@ const struct option work_options[WORK_OPTION_COUNT] = {
      OPTION_DURATION},
     {"kill_after", 0, "DURATION", "SIGKILL follows SIGTERM after this time (10s)", OPTION_DURATION},
     {"stop", 0, "finish|drain",
-     "after SIGTERM: finish the current jobs (default), or work until the queues are empty",
+     "after SIGTERM: finish the current jobs (default), or work until no job is ready",
      OPTION_CHOICE},
     {"stop_timeout", 0, "DURATION",
      "after SIGTERM: terminate commands that still run after this time (25s)", OPTION_DURATION},
@@ -115,9 +122,26 @@ static int queues_read(const struct arguments *args, struct work_plan *p, struct
     return 0;
 }
 
-static bool is_http(const char *url)
+static int url_check(const char *url, struct err_note *note)
 {
-    return strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
+    CURLU *parts = curl_url();
+    char *scheme = NULL;
+    char shown[QUOTED_MAX];
+    CURLUcode code = parts ? curl_url_set(parts, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME)
+                           : CURLUE_OUT_OF_MEMORY;
+    if (code == CURLUE_OK)
+        code = curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0);
+    bool http = scheme && (strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0);
+    curl_free(scheme);
+    curl_url_cleanup(parts);
+    if (code == CURLUE_OK && http)
+        return 0;
+    if (code == CURLUE_OUT_OF_MEMORY)
+        return -ERR_NOMEM;
+    return err_note_set(note, -ERR_INVALID,
+                        "--url is %s; it must be like http://HOST:PORT/PATH%s%s",
+                        quoted(span_text(url), shown), code == CURLUE_OK ? "" : ": ",
+                        code == CURLUE_OK ? "" : curl_url_strerror(code));
 }
 
 static int target_read(const struct arguments *args, struct work_plan *p, struct arena *arena,
@@ -129,10 +153,8 @@ static int target_read(const struct arguments *args, struct work_plan *p, struct
         return err_note_set(note, -ERR_INVALID,
                             p->url ? "--url and a command exclude each other"
                                    : "give a command after `--`, or an address with --url");
-    if (p->url && !is_http(p->url))
-        return err_note_set(note, -ERR_INVALID, "--url must begin with http:// or https://");
     if (p->url)
-        return 0;
+        return url_check(p->url, note);
     char **command = arena_array(arena, words + 1, sizeof *command);
     for (size_t i = 0; command && i < words; i++) {
         const char *word = args->words[args->words_before + i];
@@ -149,8 +171,9 @@ static int name_read(const struct arguments *args, struct work_plan *p, struct a
 {
     char host[HOST_BYTES] = "", text[HOST_BYTES + 24];
     p->name = arguments_text(args, "name", NULL);
-    if (p->name && (p->name[0] == '\0' || strlen(p->name) > LIMIT_WORKER_BYTES))
-        return err_note_set(note, -ERR_INVALID, "--name must have 1 to %d bytes",
+    if (p->name && (p->name[0] == '\0' ||
+                    validate_text("name", span_text(p->name), LIMIT_WORKER_BYTES, note) < 0))
+        return err_note_set(note, -ERR_INVALID, "--name must have 1 to %d bytes of UTF-8",
                             LIMIT_WORKER_BYTES);
     if (p->name)
         return 0;
@@ -187,6 +210,21 @@ static int combination_check(const struct arguments *args, const struct work_pla
     return 0;
 }
 
+/* The runner raises its limit to the hard one. */
+static int files_check(struct work_plan *p, struct err_note *note)
+{
+    rlim_t each = p->url ? FILES_PER_REQUEST : FILES_PER_COMMAND;
+    if (getrlimit(RLIMIT_NOFILE, &p->files) != 0 || p->files.rlim_max == RLIM_INFINITY ||
+        p->files.rlim_max >= FILES_OF_RUNNER + each * p->concurrency)
+        return 0;
+    rlim_t max =
+        p->files.rlim_max > FILES_OF_RUNNER ? (p->files.rlim_max - FILES_OF_RUNNER) / each : 0;
+    return err_note_set(note, -ERR_INVALID,
+                        "--concurrency is %u; the limit of open files (ulimit -Hn) is %ju, which "
+                        "is enough for %ju jobs at once",
+                        p->concurrency, (uintmax_t)p->files.rlim_max, (uintmax_t)max);
+}
+
 int work_plan_build(const struct arguments *args, struct arena *arena, struct work_plan *ret,
                     struct err_note *note)
 {
@@ -210,6 +248,8 @@ int work_plan_build(const struct arguments *args, struct arena *arena, struct wo
         rc = exits_read(args, &p, note);
     if (rc == 0)
         rc = combination_check(args, &p, note);
+    if (rc == 0)
+        rc = files_check(&p, note);
     if (rc == -ERR_NOMEM)
         (void)!err_note_set(note, rc, "out of memory");
     if (rc == 0)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include "base/containers/arena.h"
 #include "cli/work/outcome.h"
@@ -30,11 +31,12 @@ struct work_plan {
     int64_t kill_after_ms;   /* from SIGTERM to SIGKILL */
     int64_t stop_timeout_ms; /* from the first signal until the commands are terminated */
     int64_t max_age_ms;      /* age up to which a job is released while its target is busy */
-    bool drain;              /* stop mode drain: until the queues are empty */
+    bool drain;              /* stop mode drain: until no job is ready */
     bool until_empty;
     bool once;
     bool json; /* log lines */
     struct exit_map exits;
+    struct rlimit files; /* limit of open files, for the commands */
 };
 
 /* Reads the options; the arguments before `--` are queues, those after it are the command.

@@ -14,10 +14,12 @@
 
 #define ROWS_MIN ((size_t)16384)
 #define ENTRIES_BYTES 32768
+#define START_FIELD 22 /* of /proc/PID/stat, counted from 1 */
 
 struct process_row {
     pid_t pid;
     pid_t parent;
+    uint64_t started; /* in clock ticks, see process_tree_now */
     bool descendant;
 };
 
@@ -35,21 +37,35 @@ struct directory_entry {
     char name[];
 };
 
-/* The parent of a process; 0 if it has ended. */
-static pid_t parent_of(pid_t pid)
+/* The length of the text, which is NUL-terminated; 0 or less: nothing was read. */
+static ssize_t file_read(const char *path, char *text, size_t size)
 {
-    char path[32], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, size - 1);
     if (fd >= 0)
         close(fd);
-    if (len <= 0)
-        return 0;
-    text[len] = '\0';
+    if (len > 0)
+        text[len] = '\0';
+    return len;
+}
+
+/* Reads the parent of a process and its start; a parent of 0: it has ended. */
+static struct process_row row_read(pid_t pid)
+{
+    struct process_row row = {.pid = pid};
+    char path[32], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (file_read(path, text, sizeof text) <= 0)
+        return row;
     /* "PID (NAME) STATE PARENT …"; a name may contain any character, also parentheses. */
-    const char *end = strrchr(text, ')');
-    return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : 0;
+    const char *at = strrchr(text, ')');
+    if (!at || strlen(at) <= 4)
+        return row;
+    row.parent = (pid_t)strtol(at + 4, NULL, 10);
+    for (int field = 2; at && field < START_FIELD; field++)
+        at = strchr(at + 1, ' ');
+    row.started = at ? strtoull(at, NULL, 10) : 0;
+    return row;
 }
 
 static bool row_add(struct process_table *t, pid_t pid)
@@ -65,9 +81,9 @@ static bool row_add(struct process_table *t, pid_t pid)
         t->rows = rows;
         t->room = room;
     }
-    pid_t parent = parent_of(pid);
-    if (parent > 0)
-        t->rows[t->count++] = (struct process_row){.pid = pid, .parent = parent};
+    struct process_row row = row_read(pid);
+    if (row.parent > 0)
+        t->rows[t->count++] = row;
     return true;
 }
 
@@ -137,19 +153,33 @@ static void row_signal(const struct process_row *row, int number)
     int handle = (int)syscall(SYS_pidfd_open, row->pid, 0);
     if (handle < 0)
         return;
-    pid_t parent = parent_of(row->pid);
+    pid_t parent = row_read(row->pid).parent;
     if (parent == row->parent || parent == self)
         (void)syscall(SYS_pidfd_send_signal, handle, number, NULL, 0);
     close(handle);
 }
 
-void process_tree_signal(int signal, pid_t leader)
+uint64_t process_tree_now(void)
+{
+    uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK), parts[2] = {0};
+    char text[64];
+    ssize_t len = file_read("/proc/uptime", text, sizeof text); /* "SECONDS.HUNDREDTHS …" */
+    char *end;
+    if (len <= 0)
+        return 0;
+    parts[0] = strtoull(text, &end, 10);
+    if (*end == '.')
+        parts[1] = strtoull(end + 1, NULL, 10);
+    return parts[0] * ticks + parts[1] * ticks / 100;
+}
+
+void process_tree_signal(int signal, pid_t leader, uint64_t since)
 {
     struct process_table t = {.rows = NULL};
     if (table_read(&t)) {
         descendants_mark(&t);
         for (size_t i = 0; i < t.count; i++) {
-            if (t.rows[i].descendant)
+            if (t.rows[i].descendant && t.rows[i].started >= since)
                 row_signal(&t.rows[i], signal);
         }
     } else if (leader > 0) {

@@ -7,9 +7,13 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-/* Sends the signal to every descendant. A process that is created at the same time may miss it,
- * so SIGKILL is repeated until no child is left. If /proc cannot be read, the process group of
- * `leader` gets the signal. */
-void process_tree_signal(int signal, pid_t leader);
+/* Sends the signal to every descendant that was started at this time (process_tree_now) or
+ * later; 0 = to all. A process that is created during the call may miss it, so SIGTERM is sent
+ * to newer processes when a child has ended, and SIGKILL is repeated until no child is left. If
+ * /proc cannot be read, the process group of `leader` gets the signal. */
+void process_tree_signal(int signal, pid_t leader, uint64_t since);
+/* The current time, in the clock ticks of /proc since the start of the system. */
+uint64_t process_tree_now(void);

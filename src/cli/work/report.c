@@ -11,6 +11,8 @@
 #define EVERY_MS 1000 /* between two logs, and two reports of progress */
 #define RETRY_MS_MIN 100
 #define RETRY_MS_MAX 5000
+#define REPORT_MS_MIN 5000
+#define BACK_MS 1000 /* a server may make a job ready a little late */
 
 /* ---- bodies ---- */
 
@@ -54,8 +56,7 @@ static void log_body(const struct task *t, struct json_writer *w)
     json_write_array_end(w);
 }
 
-/* The message: the sentence of the runner, or the end of standard error. */
-static void error_write(const struct task *t, struct json_writer *w, const char *key)
+struct span task_error(const struct task *t)
 {
     struct span text = buf_span(&t->error);
     if (text.len == 0)
@@ -64,8 +65,7 @@ static void error_write(const struct task *t, struct json_writer *w, const char 
         text = span_text(t->verdict.type);
     if (text.len > WORK_ERROR_BYTES_MAX)
         text = span_of(text.at + text.len - WORK_ERROR_BYTES_MAX, WORK_ERROR_BYTES_MAX);
-    json_write_key(w, key);
-    json_write_text(w, text);
+    return text;
 }
 
 static void outcome_body(const struct task *t, struct json_writer *w)
@@ -78,18 +78,22 @@ static void outcome_body(const struct task *t, struct json_writer *w)
         }
         return;
     }
-    error_write(t, w, verb == WORK_FAIL || verb == WORK_DEAD ? "error" : "reason");
+    bool stopped = t->stop == TASK_STOPPED || t->stop == TASK_CANCELLED;
+    if (!stopped) { /* otherwise the job keeps the error of an earlier attempt */
+        json_write_key(w, verb == WORK_FAIL || verb == WORK_DEAD ? "error" : "reason");
+        json_write_text(w, task_error(t));
+    }
     if (verb == WORK_DEAD) {
         json_write_key(w, "error_kind");
         json_write_text(w, SPAN_LITERAL("business"));
         json_write_key(w, "retry");
         json_write_bool(w, false);
     }
-    if ((verb == WORK_FAIL || verb == WORK_DEAD) && t->typed) {
+    if (t->verdict.type[0] && t->typed) {
         json_write_key(w, "error_type");
         json_write_text(w, span_text(t->verdict.type));
     }
-    if (verb == WORK_RELEASE && t->delay_ms >= 0) {
+    if ((verb == WORK_RELEASE || verb == WORK_PROBLEM) && t->delay_ms >= 0) {
         json_write_key(w, "delay_ms");
         json_write_int(w, t->delay_ms);
     }
@@ -135,7 +139,7 @@ static void cancel_check(struct task *t, const struct call_reply *reply)
         work_log_line(&r->log, LOG_WARN, "lease_lost", LOG_TEXT("id", t->job.id),
                       LOG_SPAN("reason", runner_why(r, reply)));
         task_stop(t, TASK_LOST, r->plan->kill_after_ms);
-    } else if (t->stop == TASK_GOES_ON && reply->status == 200 &&
+    } else if (t->stop == TASK_GOES_ON && !task_decided(t) && reply->status == 200 &&
                client_answer_true(reply->body, "cancel")) {
         work_log_line(&r->log, LOG_WARN, "cancelled", LOG_TEXT("id", t->job.id));
         task_stop(t, TASK_CANCELLED, r->plan->kill_after_ms);
@@ -149,19 +153,32 @@ static void extend_cb(struct task *t, const struct call_reply *reply)
     cancel_check(t, reply);
 }
 
+/* A lost lease is logged elsewhere. */
+static void refusal_log(struct task *t, const struct call_reply *reply, const char *event)
+{
+    if (reply->status == 400 || reply->status == 413 || reply->status == 422)
+        log_event(&t->runner->log.log, LOG_WARN, event, LOG_TEXT("id", t->job.id),
+                  LOG_INT("status", reply->status),
+                  LOG_SPAN("reason", runner_why(t->runner, reply)));
+}
+
 static void progress_cb(struct task *t, const struct call_reply *reply)
 {
-    if (runner_missing(t->runner, reply))
+    if (runner_missing(t->runner, reply)) {
         t->runner->no_progress = true;
-    else
-        cancel_check(t, reply);
+        return;
+    }
+    refusal_log(t, reply, "progress_refused");
+    cancel_check(t, reply);
 }
 
 static void log_cb(struct task *t, const struct call_reply *reply)
 {
     buf_clear(&t->text.sent);
-    if (!runner_missing(t->runner, reply))
+    if (!runner_missing(t->runner, reply)) {
+        refusal_log(t, reply, "log_refused");
         return;
+    }
     t->runner->no_log = true;
     buf_clear(&t->text.lines);
 }
@@ -188,7 +205,9 @@ static void outcome_cb(struct task *t, const struct call_reply *reply)
 {
     struct runner *r = t->runner;
     if (reply->status >= 200 && reply->status <= 299) {
-        task_over(t, work_verb_name(t->verdict.verb));
+        if (t->verdict.verb == WORK_PROBLEM)
+            r->problem_back = runner_now(r) + (uint64_t)t->delay_ms + BACK_MS;
+        task_over(t, t->stop == TASK_CANCELLED ? "cancelled" : work_verb_name(t->verdict.verb));
     } else if (outcome_simpler(t, reply)) {
         task_next(t);
     } else {
@@ -265,6 +284,13 @@ static void body_fill(struct task *t, enum task_call what, struct json_writer *w
     }
 }
 
+/* A reply that does not come must not use up the lease: the call is repeated before. */
+static int64_t call_ms(const struct runner *r, enum task_call what)
+{
+    int64_t ms = lease_call_ms(r);
+    return what == TASK_EXTEND || ms > REPORT_MS_MIN ? ms : REPORT_MS_MIN;
+}
+
 void task_next(struct task *t)
 {
     static const char *const verbs[] = {
@@ -288,7 +314,12 @@ void task_next(struct task *t)
     if (json_writer_finish(&w) < 0)
         runner_no_memory(r);
     else if (path)
-        t->call = runner_ask(r, path, buf_span(&body), call_cb, t);
+        t->call = runner_ask(r, &(struct runner_request){.path = path,
+                                                         .body = buf_span(&body),
+                                                         .timeout_ms = call_ms(r, what),
+                                                         .fresh = t->failures > 0,
+                                                         .done = call_cb,
+                                                         .ctx = t});
     if (t->call) {
         t->calling = what;
         t->called_at = runner_now(r);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/check.h"
 #include "base/mem.h"
@@ -28,18 +29,20 @@ void runner_no_memory(struct runner *r)
     runner_finish(r, WORK_GAVE_UP);
 }
 
-struct call *runner_ask(struct runner *r, const char *path, struct span body, call_done_fn done,
-                        void *ctx)
+struct call *runner_ask(struct runner *r, const struct runner_request *q)
 {
-    struct call *c = calls_send(r->calls, &(struct call_request){
-                                              .server = r->server,
-                                              .target = path,
-                                              .body = body,
-                                              .timeout_ms = CALL_TIMEOUT_MS,
-                                              .body_max = REPLY_BYTES_MAX,
-                                              .done = done,
-                                              .ctx = ctx,
-                                          });
+    struct call *c =
+        calls_send(r->calls, &(struct call_request){
+                                 .server = r->server,
+                                 .method = q->method,
+                                 .target = q->path,
+                                 .body = q->body,
+                                 .timeout_ms = q->timeout_ms ? q->timeout_ms : CALL_TIMEOUT_MS,
+                                 .fresh = q->fresh,
+                                 .body_max = REPLY_BYTES_MAX,
+                                 .done = q->done,
+                                 .ctx = q->ctx,
+                             });
     if (!c)
         runner_no_memory(r);
     return c;
@@ -141,7 +144,8 @@ static void stop_now(struct runner *r, int64_t kill_after_ms)
     r->stop = STOP_NOW;
     if (kill_after_ms > r->plan->kill_after_ms)
         kill_after_ms = r->plan->kill_after_ms;
-    work_log_line(&r->log, LOG_WARN, "terminating", LOG_INT("jobs", r->task_count));
+    work_log_line(&r->log, LOG_WARN, "terminating", LOG_INT("jobs", r->task_count),
+                  LOG_TEXT("worker", r->plan->name));
     for (struct link *at = r->tasks.next; at != &r->tasks; at = next) {
         next = at->next;
         task_stop(LINK_OWNER(at, struct task, link), TASK_STOPPED, kill_after_ms);
@@ -160,7 +164,8 @@ static void stop_begin(struct runner *r)
     r->stop = r->plan->drain ? STOP_DRAIN : STOP_FINISH;
     work_log_line(&r->log, LOG_INFO, "stopping",
                   LOG_TEXT("mode", r->plan->drain ? "drain" : "finish"),
-                  LOG_INT("jobs", r->task_count), LOG_INT("timeout_ms", r->plan->stop_timeout_ms));
+                  LOG_INT("jobs", r->task_count), LOG_INT("timeout_ms", r->plan->stop_timeout_ms),
+                  LOG_TEXT("worker", r->plan->name));
     uv_timer_start(&r->stop_timer, stop_timeout_cb, (uint64_t)r->plan->stop_timeout_ms, 0);
     runner_poke(r);
 }
@@ -223,7 +228,14 @@ static void bar_timer_cb(uv_timer_t *timer)
 
 /* ---- start ---- */
 
-static const int stop_signals[STOP_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+/* nohup ignores SIGHUP, and a shell ignores SIGINT for a job in the background. */
+bool signal_ignored(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+const int stop_signals[STOP_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
 static void handles_open(struct runner *r)
 {
@@ -235,23 +247,62 @@ static void handles_open(struct runner *r)
     for (size_t i = 0; i < STOP_SIGNALS; i++) {
         CHECK(uv_signal_init(&r->loop, &r->signals[i]) == 0);
         r->signals[i].data = r;
-        uv_signal_start(&r->signals[i], signal_cb, stop_signals[i]);
+        if (!signal_ignored(stop_signals[i]))
+            uv_signal_start(&r->signals[i], signal_cb, stop_signals[i]);
     }
     uv_timer_start(&r->tick, tick_cb, TICK_MS, TICK_MS);
     if (r->log.has_bar)
         uv_timer_start(&r->bar_timer, bar_timer_cb, 0, BAR_MS);
 }
 
+/* "a,b"; in the scratch memory. */
+static const char *queues_text(struct runner *r)
+{
+    struct buf text;
+    buf_init(&text);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < r->plan->queue_count; i++)
+        rc = buf_printf(&text, "%s%s", i > 0 ? "," : "", r->plan->queues[i]);
+    const char *copy = rc == 0 ? arena_text(&r->scratch, buf_span(&text)) : NULL;
+    buf_done(&text);
+    return copy ? copy : "";
+}
+
+/* The address without its user, password and query, which may be secret. */
+static const char *url_shown(struct runner *r)
+{
+    const char *url = r->plan->url;
+    const char *host = strstr(url, "//");
+    host = host ? host + 2 : url;
+    size_t authority = strcspn(host, "/?#");
+    const char *at = memrchr(host, '@', authority);
+    host = at ? at + 1 : host;
+    const char *copy = arena_text(&r->scratch, span_of(host, strcspn(host, "?#")));
+    return copy ? copy : "";
+}
+
 static void work(struct runner *r)
 {
     handles_open(r);
     work_log_line(&r->log, LOG_INFO, "started", LOG_TEXT("worker", r->plan->name),
+                  LOG_TEXT("queues", queues_text(r)),
+                  LOG_TEXT("target", r->plan->url ? url_shown(r) : r->plan->command[0]),
                   LOG_TEXT("server", r->plan->server), LOG_INT("concurrency", r->plan->concurrency),
                   LOG_TEXT("version", version_number()));
     claimer_open(r);
     leases_heartbeat(r);
     runner_poke(r);
     uv_run(&r->loop, UV_RUN_DEFAULT);
+}
+
+/* Commands get the limit that the runner was started with (supervisor.c). */
+static void files_limit_raise(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 /* Commands that still run are terminated by their supervisor, which sees that its socket is
@@ -265,6 +316,16 @@ static void runner_close(struct runner *r)
     CHECK(uv_loop_close(&r->loop) == 0);
 }
 
+/* A signal ended the runner before it had done what it was asked for. */
+static void status_decide(struct runner *r)
+{
+    bool to_the_end = r->plan->until_empty || r->plan->once;
+    if (to_the_end && r->stop != STOP_NONE && !r->finished && r->status == 0)
+        r->status = WORK_LEFT;
+    if (r->plan->until_empty && r->status == 0)
+        work_log_bar_end(&r->log);
+}
+
 int runner_run(const struct work_plan *plan)
 {
     struct runner *r = mem_zalloc(sizeof *r);
@@ -272,6 +333,7 @@ int runner_run(const struct work_plan *plan)
     if (!r)
         return WORK_GAVE_UP;
     r->plan = plan;
+    files_limit_raise();
     link_init(&r->tasks);
     arena_init(&r->scratch);
     work_log_open(&r->log, plan->json, plan->until_empty);
@@ -282,8 +344,10 @@ int runner_run(const struct work_plan *plan)
         r->status = rc == -ERR_INVALID ? EXIT_USAGE : WORK_GAVE_UP;
     } else if (uv_loop_init(&r->loop) == 0 && calls_open(&r->loop, &r->calls) == 0) {
         work(r);
+        status_decide(r);
         work_log_line(&r->log, LOG_INFO, "stopped", LOG_INT("done", r->done),
-                      LOG_INT("failed", r->failed), LOG_INT("status", r->status));
+                      LOG_INT("failed", r->failed), LOG_INT("status", r->status),
+                      LOG_TEXT("worker", plan->name));
         runner_close(r);
     } else {
         r->status = WORK_GAVE_UP;

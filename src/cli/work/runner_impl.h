@@ -3,6 +3,7 @@
  *
  *   runner.c    start, signals, the tick, the stop modes, the end
  *   claimer.c   when to claim and how many: slots, --rate, breaker, back-off
+ *   queue_check.c  whether jobs are left, for --until-empty
  *   breaker.c   the circuit breaker of --breaker
  *   task.c      one job, from the claim until its outcome is reported
  *   report.c    the calls of a task to the server: extend, progress, log, outcome
@@ -31,11 +32,10 @@
 #define CLAIM_BYTES_MAX ((size_t)512 << 20) /* 16 MiB of payloads and one of 64 MiB, escaped */
 #define CALL_TIMEOUT_MS 30000
 #define RELEASED_SLOTS 1024
-#define STOP_SIGNALS 3
 
 enum stop_mode {
     STOP_NONE,
-    STOP_DRAIN,  /* claims until the queues are empty */
+    STOP_DRAIN,  /* claims until no job is ready */
     STOP_FINISH, /* claims nothing more */
     STOP_NOW,    /* terminates what runs */
 };
@@ -87,6 +87,7 @@ struct task {
     int64_t delay_ms; /* of a release; -1 = none */
     int64_t retry_after_ms;
     bool rate_limited;
+    bool no_reply;
     struct job_text text;
     struct call *call; /* to the server; a task has one at a time */
     enum task_call calling;
@@ -117,7 +118,15 @@ struct runner {
     bool closing;
     int status;
     uint64_t done, failed; /* jobs */
-    unsigned problems;     /* consecutive problems of the worker */
+    unsigned problems;     /* consecutive pauses after problems of the worker */
+    uint64_t problem_end;  /* when the last of these pauses ends */
+    uint64_t problem_back; /* when jobs that were released after a problem are ready again */
+    struct {               /* queue_check.c */
+        struct call *call;
+        size_t queue;  /* by its position in the plan */
+        uint64_t left; /* ready and running jobs */
+        bool paused;   /* a queue with ready jobs is paused */
+    } check;
     /* Releases of a job by this runner, by its sequence; if two jobs share a slot, the last one
      * counts. */
     struct {
@@ -139,6 +148,7 @@ struct runner {
     bool reached;       /* the server has answered at least once */
 
     struct call *heartbeat;
+    bool heartbeat_failed;  /* the last one had no reply */
     bool heartbeats;        /* the server supports heartbeats; otherwise each lease is extended */
     bool no_heartbeats;     /* it does not support them */
     bool left;              /* the last heartbeat was sent, which reports that the worker stops */
@@ -159,9 +169,18 @@ static inline uint64_t runner_now(const struct runner *r)
 void runner_finish(struct runner *r, int status);
 /* Called when a task or call has ended: claims again, or ends the runner. */
 void runner_poke(struct runner *r);
-/* Sends a JSON body to a path of the server. NULL: no memory, and the runner stops. */
-struct call *runner_ask(struct runner *r, const char *path, struct span body, call_done_fn done,
-                        void *ctx);
+/* A JSON body for a path of the server. */
+struct runner_request {
+    const char *method; /* NULL = POST */
+    const char *path;
+    struct span body;
+    int64_t timeout_ms; /* 0 = CALL_TIMEOUT_MS */
+    bool fresh;         /* see struct call_request */
+    call_done_fn done;
+    void *ctx;
+};
+/* NULL: no memory, and the runner stops. */
+struct call *runner_ask(struct runner *r, const struct runner_request *request);
 /* A path "/v1/jobs/ID/verb" or "/v1/breakers/NAME/verb" in the scratch memory. */
 const char *runner_path(struct runner *r, const char *before, const char *name, const char *after);
 /* The error in the reply, for the log. */
@@ -180,6 +199,11 @@ void claimer_poke(struct runner *r);
 /* Delays the next claim until that time. */
 void claimer_pause(struct runner *r, uint64_t ms);
 
+/* ---- queue_check.c ---- */
+/* No job could be claimed: ends the runner if no job is ready or running in its queues, or if a
+ * queue with ready jobs is paused. Otherwise claims again. */
+void queue_check_start(struct runner *r);
+
 /* ---- breaker.c ---- */
 /* true: a claim is allowed now. Otherwise asks the breaker, and wakes the claimer when it is
  * answered. */
@@ -189,17 +213,22 @@ void breaker_report(struct runner *r, const struct task *t);
 /* ---- task.c ---- */
 /* Takes over a claimed job and starts its target; with `release`, releases it at once. */
 void task_new(struct runner *r, struct span job, bool release);
+/* Whether the command itself has ended: its exit status decides the outcome, not the reason for a
+ * stop. What it left behind may still run. */
+bool task_decided(const struct task *t);
 void task_stop(struct task *t, enum task_stop why, int64_t kill_after_ms);
 void task_tick(struct task *t);
 /* The outcome was reported, or cannot be reported. `outcome` is for the log. */
 void task_over(struct task *t, const char *outcome);
 void task_free(struct task *t);
-/* The task of the job with this id; NULL = none. */
-struct task *task_find(struct runner *r, struct span id);
+/* The task with this lease token; NULL = none. */
+struct task *task_find(struct runner *r, struct span token);
 
 /* ---- report.c ---- */
 /* Sends the next call of the task that is due, if any. */
 void task_next(struct task *t);
+/* The message about its end: the sentence of the runner, or the end of standard error. */
+struct span task_error(const struct task *t);
 
 /* ---- job_text.c ---- */
 void job_text_init(struct job_text *x);
@@ -219,5 +248,8 @@ void leases_heartbeat(struct runner *r);
 void leases_leave(struct runner *r);
 /* Sends a heartbeat when it is due. */
 void leases_tick(struct runner *r);
+/* The time limit of a call that renews a lease. A call that takes longer is repeated while the
+ * lease is still held. */
+int64_t lease_call_ms(const struct runner *r);
 /* The server has renewed the lease; the request was sent at this time. */
 void lease_renewed(struct task *t, uint64_t asked_at);

@@ -27,10 +27,13 @@ enum { CONTROL_FD = WORK_PROGRESS_FD + 1, ASIDE_FD = 16 };
 struct supervisor {
     pid_t command;
     bool ended;       /* the command itself */
+    bool told;        /* SUPERVISOR_TERMINATE was received */
     bool runner_gone; /* the runner has closed the socket */
     bool killing;     /* SIGTERM was sent */
+    uint64_t scanned; /* to the processes that were started before this time */
     int64_t kill_at_ms;
     int64_t kill_after_ms;
+    bool reaped; /* a child has ended since the last SIGTERM */
     int child_signals;
 };
 
@@ -79,6 +82,7 @@ static void command_exec(const struct supervisor_setup *s)
     sigset_t none;
     sigemptyset(&none);
     (void)setpgid(0, 0);
+    (void)setrlimit(RLIMIT_NOFILE, &s->files);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     execvpe(s->argv[0], s->argv, s->environment);
@@ -99,6 +103,16 @@ static bool command_start(struct supervisor *v, const struct supervisor_setup *s
 
 /* ---- ending the tree ---- */
 
+/* Sends SIGTERM to processes that have not got it. A process may be created while the tree is
+ * read, or by the command before it ends. */
+static void newer_terminate(struct supervisor *v)
+{
+    uint64_t since = v->scanned;
+    v->scanned = process_tree_now();
+    process_tree_signal(SIGTERM, v->command, since);
+    process_tree_signal(SIGCONT, v->command, since); /* a stopped process must receive it */
+}
+
 static void tree_terminate(struct supervisor *v, int64_t kill_after_ms)
 {
     int64_t at = now_ms() + kill_after_ms;
@@ -107,8 +121,7 @@ static void tree_terminate(struct supervisor *v, int64_t kill_after_ms)
     if (v->killing)
         return;
     v->killing = true;
-    process_tree_signal(SIGTERM, v->command);
-    process_tree_signal(SIGCONT, v->command); /* a stopped process must receive it */
+    newer_terminate(v);
 }
 
 /* Waits for all children that have ended. false: no child is left. */
@@ -119,10 +132,11 @@ static bool children_reap(struct supervisor *v)
         pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid <= 0)
             return pid == 0 || errno != ECHILD;
+        v->reaped = true;
         if (pid != v->command)
             continue;
         v->ended = true;
-        report(SUPERVISOR_ENDED, status);
+        report(v->told ? SUPERVISOR_TERMINATED : SUPERVISOR_ENDED, status);
     }
 }
 
@@ -141,6 +155,8 @@ static void control_read(struct supervisor *v)
     struct supervisor_message m;
     ssize_t len = read(CONTROL_FD, &m, sizeof m);
     if (len == (ssize_t)sizeof m) {
+        (void)children_reap(v); /* the command may have ended before */
+        v->told = true;
         tree_terminate(v, m.value);
     } else if (len == 0 || (len < 0 && errno != EINTR && errno != EAGAIN)) {
         v->runner_gone = true;
@@ -159,6 +175,9 @@ static void supervise(struct supervisor *v)
     while (children_reap(v)) {
         if (v->ended && !v->killing)
             tree_terminate(v, v->kill_after_ms); /* processes that the command left behind */
+        else if (v->reaped && v->killing)
+            newer_terminate(v);
+        v->reaped = false;
         struct pollfd fds[] = {{.fd = v->child_signals, .events = POLLIN},
                                {.fd = v->runner_gone ? -1 : CONTROL_FD, .events = POLLIN}};
         if (poll(fds, 2, timeout_of(v)) > 0) {
@@ -168,7 +187,7 @@ static void supervise(struct supervisor *v)
                 control_read(v);
         }
         if (v->killing && now_ms() >= v->kill_at_ms)
-            process_tree_signal(SIGKILL, v->command);
+            process_tree_signal(SIGKILL, v->command, 0);
         if (v->killing && now_ms() >= v->kill_at_ms + ABANDON_MS) {
             report(SUPERVISOR_ABANDONED, 0);
             return;

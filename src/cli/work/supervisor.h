@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -18,6 +19,7 @@
 enum supervisor_what {
     SUPERVISOR_NOT_STARTED = 1, /* to the runner: value is the errno of execve */
     SUPERVISOR_ENDED,           /* to the runner: value is the status of waitpid */
+    SUPERVISOR_TERMINATED,      /* the same, after SUPERVISOR_TERMINATE */
     SUPERVISOR_ABANDONED,       /* to the runner: some processes survive SIGKILL */
     SUPERVISOR_TERMINATE,       /* from the runner: SIGTERM now, SIGKILL after value ms */
 };
@@ -34,6 +36,7 @@ struct supervisor_setup {
     int input, output, errors, progress;
     int control;
     int64_t kill_after_ms;
+    struct rlimit files; /* the command's limit of open files */
 };
 
 /* Forks the supervisor, which starts the command. Returns the supervisor's pid, or -ERR_IO. */

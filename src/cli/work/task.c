@@ -8,6 +8,8 @@
 #include "config/units.h"
 
 #define PROBLEMS_MAX 5
+#define PROBLEM_PAUSE_MS UINT64_C(1000) /* after the first problem; doubled each time */
+#define PROBLEM_DELAY_MS 1000           /* from the end of the pause until the job is ready */
 
 /* ---- the end of the target ---- */
 
@@ -61,6 +63,20 @@ static void stop_decides(struct task *t)
     }
 }
 
+/* Jobs that run at the same time have the same problem: they count once. */
+static void problem_count(struct runner *r)
+{
+    uint64_t now = runner_now(r);
+    if (now < r->problem_end)
+        return;
+    uint64_t pause_ms = PROBLEM_PAUSE_MS << (r->problems < PROBLEMS_MAX ? r->problems : 0);
+    r->problems++;
+    r->problem_end = now + pause_ms;
+    claimer_pause(r, pause_ms);
+}
+
+/* The job is released for longer than the pause, so that the next claim gets other jobs, which
+ * may succeed. */
 static void problem_note(struct task *t)
 {
     struct runner *r = t->runner;
@@ -68,14 +84,14 @@ static void problem_note(struct task *t)
         r->problems = t->stop == TASK_GOES_ON ? 0 : r->problems;
         return;
     }
-    r->problems++;
-    t->delay_ms = -1;
+    problem_count(r);
+    t->delay_ms = (int64_t)(r->problem_end - runner_now(r)) + PROBLEM_DELAY_MS;
     work_log_line(&r->log, LOG_WARN, "worker_problem", LOG_TEXT("id", t->job.id),
-                  LOG_TEXT("type", t->verdict.type), LOG_SPAN("reason", buf_span(&t->error)),
-                  LOG_INT("in_a_row", r->problems));
-    claimer_pause(r, (uint64_t)1000 << (r->problems - 1));
-    if (r->problems == PROBLEMS_MAX || r->plan->once) {
-        work_log_line(&r->log, LOG_ERROR, "giving_up", LOG_INT("problems", r->problems));
+                  LOG_TEXT("type", t->verdict.type), LOG_SPAN("reason", task_error(t)),
+                  LOG_INT("in_a_row", r->problems), LOG_TEXT("worker", r->plan->name));
+    if ((r->problems == PROBLEMS_MAX || r->plan->once) && !r->finished) {
+        work_log_line(&r->log, LOG_ERROR, "giving_up", LOG_INT("problems", r->problems),
+                      LOG_TEXT("worker", r->plan->name));
         runner_finish(r, WORK_GAVE_UP);
     }
 }
@@ -90,6 +106,7 @@ static void target_ended(struct task *t, const struct target_end *end)
     t->output_bytes = end->output_bytes;
     t->retry_after_ms = end->retry_after_ms;
     t->rate_limited = end->rate_limited;
+    t->no_reply = end->no_reply;
     job_text_end(t);
     bool kept = buf_append_span(&t->output, end->output) == 0;
     if (end->error && kept)
@@ -100,6 +117,8 @@ static void target_ended(struct task *t, const struct target_end *end)
         work_log_line(&t->runner->log, LOG_ERROR, "processes_left", LOG_TEXT("id", t->job.id));
     if (t->verdict.verb == WORK_RELEASE)
         release_plan(t);
+    if (end->by_itself && t->stop != TASK_LOST)
+        t->stop = TASK_GOES_ON;
     stop_decides(t);
     problem_note(t);
 }
@@ -186,11 +205,16 @@ void task_new(struct runner *r, struct span job, bool release)
         target_start(t);
 }
 
+bool task_decided(const struct task *t)
+{
+    return t->command && command_has_ended(t->command);
+}
+
 void task_stop(struct task *t, enum task_stop why, int64_t kill_after_ms)
 {
     if (t->ended)
         return;
-    if (t->stop == TASK_GOES_ON || why == TASK_LOST)
+    if (why == TASK_LOST || (t->stop == TASK_GOES_ON && !task_decided(t)))
         t->stop = why;
     if (t->command)
         command_terminate(t->command, kill_after_ms);
@@ -214,7 +238,7 @@ void task_tick(struct task *t)
         stop_with(t, TASK_LOST, "lease_not_renewed");
         return; /* the task may have ended */
     }
-    if (!t->ended && t->stop == TASK_GOES_ON && timeout_ms > 0 &&
+    if (!t->ended && t->stop == TASK_GOES_ON && timeout_ms > 0 && !task_decided(t) &&
         now - t->started >= (uint64_t)timeout_ms) {
         stop_with(t, TASK_TIMED_OUT, "timed_out");
         return;
@@ -240,19 +264,28 @@ void task_free(struct task *t)
     mem_free(t);
 }
 
+/* The error of an HTTP target without a reply is that of the connection; other errors may have
+ * parts of the payload. */
+static void over_log(struct task *t, const char *outcome, bool acked)
+{
+    bool no_reply = t->runner->plan->url && t->error.len > 0 && t->no_reply;
+    work_log_line(&t->runner->log, acked ? LOG_INFO : LOG_WARN, "job", LOG_TEXT("id", t->job.id),
+                  LOG_TEXT("queue", t->job.queue), LOG_INT("attempt", t->job.attempt),
+                  LOG_TEXT("outcome", outcome),
+                  LOG_INT("ms", t->started ? t->ended_at - t->started : 0),
+                  LOG_TEXT("type", !acked && t->verdict.type[0] ? t->verdict.type : "-"),
+                  no_reply ? LOG_SPAN("error", buf_span(&t->error))
+                           : (struct log_field){.kind = LOG_FIELD_END});
+}
+
 void task_over(struct task *t, const char *outcome)
 {
     struct runner *r = t->runner;
     bool acked = strcmp(outcome, work_verb_name(WORK_ACK)) == 0;
-    work_log_line(&r->log, acked ? LOG_INFO : LOG_WARN, "job", LOG_TEXT("id", t->job.id),
-                  LOG_TEXT("queue", t->job.queue), LOG_INT("attempt", t->job.attempt),
-                  LOG_TEXT("outcome", outcome),
-                  LOG_INT("ms", t->started ? t->ended_at - t->started : 0),
-                  LOG_TEXT("type", acked                ? "-"
-                                   : t->verdict.type[0] ? t->verdict.type
-                                                        : "-"));
+    over_log(t, outcome, acked);
     r->done += acked;
-    r->failed += t->verdict.verb == WORK_FAIL || t->verdict.verb == WORK_DEAD;
+    r->failed += strcmp(outcome, work_verb_name(WORK_FAIL)) == 0 ||
+                 strcmp(outcome, work_verb_name(WORK_DEAD)) == 0;
     breaker_report(r, t);
     if (r->plan->once && t->started)
         runner_finish(r, acked ? WORK_DONE : WORK_NOT_ACKED);
@@ -261,11 +294,11 @@ void task_over(struct task *t, const char *outcome)
     runner_poke(r);
 }
 
-struct task *task_find(struct runner *r, struct span id)
+struct task *task_find(struct runner *r, struct span token)
 {
     for (struct link *at = r->tasks.next; at != &r->tasks; at = at->next) {
         struct task *t = LINK_OWNER(at, struct task, link);
-        if (span_equal(span_text(t->job.id), id))
+        if (span_equal(span_text(t->job.token), token))
             return t;
     }
     return NULL;

@@ -7,11 +7,14 @@
 
 #include "base/log.h"
 #include "cli/progress.h"
+#include "cli/work/log_writer.h"
 
 struct work_log {
     struct log log;
     struct progress bar;
     bool has_bar;
+    struct log_writer *writer; /* NULL: written by the caller's thread */
+    uint64_t dropped;          /* texts, because standard error was not read */
 };
 
 /* The log points to l, which must not move. `bar`: show a progress bar if standard error is a
@@ -19,6 +22,8 @@ struct work_log {
 void work_log_open(struct work_log *l, bool json, bool bar);
 void work_log_close(struct work_log *l); /* removes the bar */
 void work_log_bar(struct work_log *l, uint64_t done, uint64_t total);
+/* All jobs are done: the bar is full, and stays. */
+void work_log_bar_end(struct work_log *l);
 
 /* Logs every line without a rate limit: each job has one. */
 #define work_log_line(l, level, event, ...)                                                        \

@@ -2,6 +2,8 @@
 // `holdfast work` as a process of a test, and the processes that it starts.
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
+import http from 'node:http';
+import net from 'node:net';
 
 import { binary, until } from './server.mjs';
 
@@ -10,9 +12,13 @@ process.on('exit', () => {
   for (const child of live) child.kill('SIGKILL');
 });
 
-/** Starts a runner: {process, stderr, exited}; exited resolves to {code, signal}, with all of stderr there. */
-export function startWork(server, args, { env = {} } = {}) {
-  const child = spawn(binary, ['work', '--server', server.url, ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'ignore', 'pipe'] });
+/**
+ * Starts a runner: {process, stderr, exited}; exited resolves to {code, signal}, with all of stderr there. `before` is a
+ * command that executes the one after it.
+ */
+export function startWork(server, args, { env = {}, before = [] } = {}) {
+  const [program, ...words] = [...before, binary, 'work', '--server', server.url, ...args];
+  const child = spawn(program, words, { env: { ...process.env, ...env }, stdio: ['ignore', 'ignore', 'pipe'] });
   const runner = { process: child, stderr: '' };
   live.add(child);
   child.stderr.setEncoding('utf8').on('data', (chunk) => (runner.stderr += chunk));
@@ -68,3 +74,50 @@ export function alive(pid) {
   }
 }
 export const gone = (pid) => until(`process ${pid} has ended`, () => !alive(pid));
+
+/** Waits in a shell script until the file exists. */
+export const waitFor = (file) => `while [ ! -e ${file} ]; do sleep 0.05; done`;
+
+/**
+ * An HTTP server between a runner and its server: {url, close}. hook(request, body, forward) answers with
+ * {status, headers, raw}; forward() gets the answer of the server.
+ */
+export async function startHook(api, hook) {
+  const server = http.createServer((request, response) => {
+    const chunks = [];
+    request.on('data', (chunk) => chunks.push(chunk));
+    request.on('end', async () => {
+      const body = Buffer.concat(chunks);
+      const forward = () => api.once(request.method, request.url, { body: body.length ? body : undefined, headers: { 'content-type': 'application/json' } });
+      const answer = await hook(request, body, forward);
+      response.writeHead(answer.status, { 'content-type': 'application/json', ...answer.extra }).end(answer.raw);
+    });
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const close = () => {
+    server.closeAllConnections?.();
+    server.close();
+  };
+  return { url: `http://127.0.0.1:${server.address().port}`, close };
+}
+
+/** A TCP proxy: {url, swallow, close}. swallow() makes the present connections silent; new ones work. */
+export async function startTcpProxy(server) {
+  const pairs = [];
+  const listener = net.createServer((near) => {
+    const pair = { near, far: net.connect(server.port, '127.0.0.1'), silent: false };
+    pairs.push(pair);
+    for (const [from, to] of [[near, pair.far], [pair.far, near]]) {
+      from.on('error', () => {});
+      from.on('data', (chunk) => pair.silent || to.write(chunk));
+      from.on('close', () => pair.silent || to.destroy());
+    }
+  });
+  await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
+  const swallow = () => pairs.forEach((pair) => (pair.silent = true));
+  const close = () => {
+    for (const { near, far } of pairs) near.destroy() && far.destroy();
+    listener.close();
+  };
+  return { url: `http://127.0.0.1:${listener.address().port}`, swallow, close };
+}

@@ -57,6 +57,7 @@ static const struct field extend_rows[] = {
 static const struct field release_rows[] = {
     TOKEN_ROW,
     {"reason", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
+    {"error_type", FIELD_CUT, AT(error_type), 0, LIMIT_ERROR_TYPE_BYTES, NULL, 0},
     WHEN_ROWS,
     ID_ROW,
 };

@@ -41,15 +41,30 @@ struct heartbeat {
 
 /* ---- the answer ---- */
 
-static void write_ids(struct json_writer *w, const char *key, const struct job_ref *jobs,
+static void write_ids(struct json_writer *w, const char *key, const struct broker_lease *leases,
                       size_t count)
 {
     char id[ID_ULID_BYTES];
     json_write_key(w, key);
     json_write_array(w);
     for (size_t i = 0; i < count; i++) {
-        id_ulid(id_make(jobs[i].hi, jobs[i].seq), id);
+        id_ulid(id_make(leases[i].job.hi, leases[i].job.seq), id);
         json_write_text(w, span_text(id));
+    }
+    json_write_array_end(w);
+}
+
+/* In the same order as the ids. The worker may have claimed the job again: the lease token says
+ * which of its claims is meant. */
+static void write_tokens(struct json_writer *w, const char *key, const struct broker_lease *leases,
+                         size_t count)
+{
+    char token[TOKEN_TEXT_BYTES];
+    json_write_key(w, key);
+    json_write_array(w);
+    for (size_t i = 0; i < count; i++) {
+        token_text(leases[i].token, token);
+        json_write_text(w, span_text(token));
     }
     json_write_array_end(w);
 }
@@ -70,6 +85,8 @@ static void heartbeat_over(void *ctx, const struct broker_heartbeat_result *resu
     json_write_object(&w);
     write_ids(&w, "cancel", result->cancel, result->cancel_count);
     write_ids(&w, "lost", result->lost, result->lost_count);
+    write_tokens(&w, "cancel_tokens", result->cancel, result->cancel_count);
+    write_tokens(&w, "lost_tokens", result->lost, result->lost_count);
     json_write_object_end(&w);
     answer_end(h->x, &w, 200);
 }

@@ -13,14 +13,15 @@
 
 #define EXCEPTIONS_MAX 1000
 
+static const char *const worker_states[] = {
+    [WORKER_ACTIVE] = "active", [WORKER_SILENT] = "silent", [WORKER_STOPPED] = "stopped", NULL};
+
 static void write_worker(struct json_writer *w, const struct broker_worker *worker)
 {
-    static const char *const states[] = {
-        [WORKER_ACTIVE] = "active", [WORKER_SILENT] = "silent", [WORKER_STOPPED] = "stopped"};
     char id[ID_ULID_BYTES];
     json_write_object(w);
     write_span(w, "name", worker->name);
-    write_text(w, "state", states[worker->state]);
+    write_text(w, "state", worker_states[worker->state]);
     write_span_if(w, "host", worker->host);
     if (worker->pid)
         write_uint(w, "pid", worker->pid);
@@ -43,14 +44,21 @@ static void write_worker(struct json_writer *w, const struct broker_worker *work
 }
 
 struct workers_call {
+    struct name_page page;
     struct http_exchange *x;
     const struct broker *broker;
-    struct name_page *page;
+    uint64_t states; /* bits 1 << enum broker_worker_state; 0 = all */
+};
+
+static const struct field workers_rows[] = {
+    NAME_PAGE_ROWS(struct workers_call, page),
+    {"state", FIELD_ENUM_SET, offsetof(struct workers_call, states), WORKER_ACTIVE, 0,
+     worker_states, 0},
 };
 
 static void workers_listed(void *ctx, const struct broker_worker *workers, size_t count, int error)
 {
-    const struct workers_call *call = ctx;
+    struct workers_call *call = ctx;
     struct http_exchange *x = call->x;
     struct json_writer w;
     if (error < 0) {
@@ -65,10 +73,11 @@ static void workers_listed(void *ctx, const struct broker_worker *workers, size_
     json_write_key(&w, "workers");
     json_write_array(&w);
     for (size_t i = 0; i < count; i++)
-        if (name_page_takes(call->page, workers[i].name))
+        if ((!call->states || call->states & UINT64_C(1) << workers[i].state) &&
+            name_page_takes(&call->page, workers[i].name))
             write_worker(&w, &workers[i]);
     json_write_array_end(&w);
-    name_page_end(call->page, &w);
+    name_page_end(&call->page, &w);
     if (partial)
         write_bool(&w, "partial", true);
     json_write_object_end(&w);
@@ -78,11 +87,17 @@ static void workers_listed(void *ctx, const struct broker_worker *workers, size_
 void workers_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
-    struct workers_call call = {x, n->broker, name_page_read(n->broker, x)};
-    if (!call.page)
+    struct workers_call first = {.page = {.limit = NAME_PAGE_LIMIT}, .x = x, .broker = n->broker};
+    struct workers_call *call = arena_copy(http_request(x)->arena, &first, sizeof first);
+    struct problem p;
+    if (!call) {
+        answer_error(x, -ERR_NOMEM);
         return;
-    struct workers_call *kept = arena_copy(http_request(x)->arena, &call, sizeof call);
-    int err = kept ? broker_workers(n->broker, workers_listed, kept) : -ERR_NOMEM;
+    }
+    struct field_reader r = reader_of(n->broker, x, FIELDS(workers_rows), call, &p);
+    if (!query_read(&r, x))
+        return;
+    int err = broker_workers(n->broker, workers_listed, call);
     if (err < 0)
         answer_error(x, err);
 }

@@ -58,5 +58,9 @@ int salvage_report_take(struct salvage *s, const struct salvage_job *over, struc
     v->progress = shown(v->progress, token);
     if (rc == -ERR_NOMEM || !over || over->log.len == 0)
         return rc == -ERR_NOMEM ? rc : 0;
+    if (v->log.len == 0) {
+        v->log = over->log;
+        return 0;
+    }
     return log_append(s, v->log, over->log, &v->log);
 }

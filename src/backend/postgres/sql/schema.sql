@@ -210,7 +210,7 @@ CREATE TABLE @attempt (
     PRIMARY KEY (seq, n)
 );
 CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed},
-    ${attempt_lease_expired}, ${attempt_timed_out});
+    ${attempt_lease_expired}, ${attempt_timed_out}, ${attempt_released_with_error});
 
 -- The last reply about a lease that has ended, for a client that repeats its request.
 CREATE TABLE @lease_reply (

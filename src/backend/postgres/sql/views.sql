@@ -192,14 +192,16 @@ ORDER BY keep_until DESC
 LIMIT $2::int4;
 
 -- name: exceptions
--- Returns failed and crashed attempts, newest first, at most $2; of the queue $1, or of all with ''.
+-- Returns attempts that failed, crashed or were released with an error, newest first, at most $2; of the queue
+-- $1, or of all with ''.
 SELECT a.number, a.started_at, a.ended_at, a.outcome, a.error_kind, a.worker, a.error, a.seq, j.id_hi,
     q.name
 FROM @attempt a
 JOIN @job j ON j.seq = a.seq
 JOIN @queues q ON q.number = a.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation =
     q.generation)
-WHERE a.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND
+WHERE a.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out},
+    ${attempt_released_with_error}) AND
     ($1::text = '' OR q.name = $1::text)
 ORDER BY a.n DESC
 LIMIT $2::int4;

@@ -71,7 +71,7 @@ static void options_become_members(void **state)
             NULL);
     body_is(WORDS("--priority", "-7"), "{\"priority\":-7}", NULL);
     body_is(WORDS("--priority", "high"), "{\"priority\":\"high\"}", NULL);
-    body_is(WORDS("--backoff", "1s,500,2m"), "{\"backoff_ms\":[1000,500,120000]}", NULL);
+    body_is(WORDS("--backoff", "1s,500ms,2m"), "{\"backoff_ms\":[1000,500,120000]}", NULL);
     body_is(WORDS("--new", "yes", "--no-retry"), "{\"new\":true,\"retry\":false}", NULL);
     body_is(WORDS("--new", "no"), "{\"new\":false}", NULL);
 }
@@ -80,6 +80,7 @@ static void wrong_values_are_named(void **state)
 {
     (void)state;
     body_is(WORDS("--backoff", "1s,,2s"), NULL, "--backoff is '1s,,2s'; it must be durations");
+    body_is(WORDS("--backoff", "500"), NULL, "--backoff is '500'; it must be durations");
     body_is(WORDS("--backoff", ""), NULL, "--backoff is ''");
 }
 

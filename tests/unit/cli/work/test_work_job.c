@@ -88,7 +88,7 @@ static void environments_have_the_job(void **state)
     char **list;
     (void)state;
     assert_int_equal(work_job_read(span_text(claimed), &j), 0);
-    assert_int_equal(environment_of(&j, inherited, &list), 0);
+    assert_int_equal(environment_of(&j, "http://s", inherited, &list), 0);
     assert_string_equal(value_of(list, "PATH"), "/bin");
     assert_string_equal(value_of(list, "HOLDFAST_SERVER"), "http://s");
     assert_string_equal(value_of(list, "HOLDFAST_ID"), "01A");

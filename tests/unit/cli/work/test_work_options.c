@@ -60,12 +60,12 @@ static void options_are_read(void **state)
     struct arena arena;
     struct err_note note;
     (void)state;
-    assert_int_equal(plan_of(WORDS("q", "--url", "http://h/", "-n", "8", "--rate", "10/s", "--stop",
+    assert_int_equal(plan_of(WORDS("q", "--url", "HTTP://h/", "-n", "8", "--rate", "10/s", "--stop",
                                    "drain", "--name", "w", "--breaker", "pay"),
                              &p, &args, &arena, &note),
                      0);
     assert_null(p.command);
-    assert_string_equal(p.url, "http://h/");
+    assert_string_equal(p.url, "HTTP://h/");
     assert_int_equal(p.concurrency, 8);
     assert_int_equal(p.rate.count, 10);
     assert_int_equal(p.rate.window_ms, 1000);
@@ -83,6 +83,11 @@ static void wrong_options_are_refused(void **state)
         WORDS("q"),
         WORDS("q", "--"),
         WORDS("q", "--url", "ftp://h"),
+        WORDS("q", "--url", "http://"),
+        WORDS("q", "--url", "http://exa mple/"),
+        WORDS("q", "--url", "http://127.0.0.1:99999/"),
+        WORDS("q", "--url", "h/path"),
+        WORDS("q", "--name", "\xff", "--", "cat"),
         WORDS("q", "--url", "http://h", "--", "cat"),
         WORDS("q", "--url", "http://h", "--exit", "3=ack"),
         WORDS("q", "--max-age", "1h", "--", "cat"),
@@ -146,6 +151,9 @@ static void wrong_files_are_refused(void **state)
         "workers:\n  - queues: a\n    command: [x]\n    once: maybe\n",
         "workers:\n  - queues: a\n    command: [x]\n    config: other.yaml\n",
         "workers:\n  - queues: a\n    command: [x]\n    poll: [1s]\n",
+        "workers:\n  - queues: a\n    command: [x]\n    timeout: 600\n",
+        "workers:\n  - queues: a\n    queues: b\n    command: [x]\n",
+        "workers:\n  - queues: --once\n    command: [x]\n",
         "workers:\n  - command: [x]\n",
         "workers: []\nmore: 1\n",
         "workers: [\n",
@@ -159,8 +167,26 @@ static void wrong_files_are_refused(void **state)
         assert_int_equal(work_config_parse("f", span_text(wrong[i]), NULL, &arena, &entries, &note),
                          -ERR_INVALID);
         assert_int_equal(note.text[0], 'f');
+        assert_null(strstr(note.text, "did you mean 'config'"));
         arena_done(&arena);
     }
+}
+
+static void false_in_the_file_takes_precedence(void **state)
+{
+    static const char text[] = "workers:\n  - {queues: a, command: [x], json: false}\n";
+    struct work_entries entries;
+    struct arguments args;
+    struct arena arena;
+    struct err_note note = {""};
+    (void)state;
+    arena_init(&arena);
+    assert_int_equal(
+        options_parse(work_options, WORK_OPTION_COUNT, 2, WORDS("--json"), &args, &note), 0);
+    assert_int_equal(work_config_parse("f", span_text(text), &args, &arena, &entries, &note), 0);
+    assert_string_equal(entries.list[0].argv[1], "a");
+    arguments_done(&args);
+    arena_done(&arena);
 }
 
 int main(void)
@@ -171,6 +197,7 @@ int main(void)
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(files_become_command_lines),
         cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(false_in_the_file_takes_precedence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

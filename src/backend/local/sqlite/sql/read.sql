@@ -114,7 +114,7 @@ JOIN jobs j ON j.seq = r.seq
 WHERE r.seq = ?1;
 
 -- name: exceptions
--- Returns the newest ?2 attempts that failed or crashed, of the queue ?1 or of all with 0. i is the index
+-- Returns the newest ?2 attempts that failed, crashed or were released with an error, of the queue ?1 or of all with 0. i is the index
 -- alone; the row is read once it is known that the attempt is shown.
 SELECT a.number, a.started_at, a.ended_at, a.outcome, a.error_kind, a.worker, a.error, a.seq, j.id_hi,
     q.name
@@ -122,7 +122,8 @@ FROM attempts i INDEXED BY attempts_by_position CROSS
 JOIN jobs j ON j.seq = i.seq CROSS
 JOIN queues q ON q.number = j.queue CROSS
 JOIN attempts a ON a.seq = i.seq AND a.position = i.position
-WHERE i.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out}) AND (?1 = 0
+WHERE i.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out},
+    ${attempt_released_with_error}) AND (?1 = 0
     OR i.queue = ?1) AND ${row_shown}
 ORDER BY i.position DESC
 LIMIT ?2;

@@ -132,7 +132,8 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 -- Finds the newest failed attempts, and their queues, without reading the rows.
 CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)
-    WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out});
+    WHERE outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out},
+    ${attempt_released_with_error});
 
 -- The highest numbers ever used.
 CREATE TABLE numbers (

@@ -53,6 +53,7 @@ SELECT
     CASE a.outcome WHEN ${attempt_running} THEN 'running' WHEN ${attempt_done} THEN 'done' WHEN
         ${attempt_failed} THEN 'failed' WHEN ${attempt_lease_expired} THEN 'lease_expired' WHEN
         ${attempt_timed_out} THEN 'timed_out' WHEN ${attempt_released} THEN 'released' WHEN
+        ${attempt_released_with_error} THEN 'released_with_error' WHEN
         ${attempt_cancelled} THEN 'cancelled' END AS outcome,
     a.worker AS worker,
     ${utc(nullif(a.started_at, 0))} AS started_at,
