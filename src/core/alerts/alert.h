@@ -2,8 +2,8 @@
 /* Alert rules: what they react to, in which queues, and where the notices are sent.
  *
  * There are two kinds. Events (a job dies, a schedule fails) create one notice each. Conditions
- * hold or do not hold in a queue: they are raised once and clear themselves, with a notice at both
- * edges. */
+ * hold or do not hold in a queue: there is one notice when a condition is raised and another one
+ * when it clears. */
 #pragma once
 
 #include <stdbool.h>

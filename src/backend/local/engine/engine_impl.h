@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's inside: what each resident job costs and how the indexes hang together. Only the
- * engine_*.c files include this.
+/* The internals of the engine: the memory layout of resident jobs, and the indexes that lead to
+ * them. Only the files of this folder and their tests include this header.
  *
  *   seq ──seqdir──► struct live ──► struct queue      lists by (queue, state), oldest first
  *                     │   └─extra─► struct extra       unique key, group; more: expiry, own options

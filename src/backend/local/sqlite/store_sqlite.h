@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of the SQLite store, shared by its own files, by check.c and by their tests.
  *
- *   store_sqlite.c         open, close, the transaction of an apply, tidy, compact
+ *   sqlite/store_sqlite.c  open, close, the transaction of an apply, tidy, compact
  *   sqlite/sql.c     connections, errors, binding
- *   dbpage.c, pages/vfs.c, pages/wal.c  checksums of pages, and of frames of the WAL
+ *   pages/dbpage.c, pages/vfs.c, pages/wal.c  checksums of pages, and of frames of the WAL
  *   sqlite/rules.c   the allowed values of each column
  *   sqlite/rows.c    rows of jobs and queues as structs
  *   sqlite/schema.c  tables, and the check that a file has exactly these
