@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the results of the load: rows, queues, keys, and the time. */
 #include "backend/postgres/impl.h"
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 
 static void load_extra(const PGresult *r, int at, struct job_extra *x)
 {
