@@ -271,7 +271,7 @@ bool pg_unit_needs_replies(struct unit *u)
         return false;
     }
     pg_unit(u)->asked |= ASKED_REPLIES;
-    pg_conn_send(pg_pipeline_of(u), SQL_LEASE_REPLIES, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_KEPT_REPLIES, &pg_unit(u)->args);
     pg_conn_send(pg_pipeline_of(u), SQL_SEQ_HIGH, &pg_unit(u)->args);
     return true;
 }
