@@ -6,7 +6,9 @@
  * reply and everything it points to is valid only during the callback that delivers it.
  *
  * Texts are checked where they come in (core/validate.h); a backend checks again what would hurt it
- * and answers OUT_INVALID. */
+ * and answers OUT_INVALID.
+ *
+ * "To add an operation" in ARCHITECTURE.md lists the places that a new one needs. */
 #pragma once
 
 #include <stdbool.h>

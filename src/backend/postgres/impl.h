@@ -36,7 +36,8 @@
  *   tick.c          what the leader does as time passes
  *   heartbeat.c     heartbeats, the leader, the state of the database
  *   notify.c        notifications between nodes
- *   unit/           what a unit reads and writes; shared/ makes the decisions in between
+ *   unit/           what a unit reads and writes; shared/ makes the decisions in between. It may
+ *                   use what this folder may use, and calls libpq only through connection/
  *   connection/     access to the server: URL, arguments, connections; knows nothing about jobs
  *   sql/            the statements and the tables */
 #pragma once

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules: what they react to, in which queues, and where the notices are sent.
+/* src/core/alerts has the rules of alerts, webhooks and circuit breakers. It may use core and base,
+ * and does no I/O: src/broker sends the notices.
+ *
+ * Alert rules: what they react to, in which queues, and where the notices are sent.
  *
  * There are two kinds. Events (a job dies, a schedule fails) create one notice each. Conditions
  * hold or do not hold in a queue: there is one notice when a condition is raised and another one

@@ -15,7 +15,10 @@
  * monotonic time by more than jump_ms in one step, expiry and retention stop until accepted.
  *
  * Memory. A step that lacks memory refuses the op with OUT_UNAVAILABLE and changes nothing: each op
- * reserves what its records need before the first of them. */
+ * reserves what its records need before the first of them.
+ *
+ * This folder may use ops, core and base, and of the backend only its interface. It uses neither
+ * the journal nor SQLite. */
 #pragma once
 
 #include <stdbool.h>

@@ -21,7 +21,10 @@
  *   sqlite/schedules.c  schedules and links: writing and loading them
  *
  * One connection, the applier's, writes and checkpoints; readers never write. No transaction stays
- * open between calls, so that the WAL can be reset. */
+ * open between calls, so that the WAL can be reset.
+ *
+ * This folder implements local/store.h in a file of SQLite. It may use pages/, core and base,
+ * SQLite and the file system. */
 #pragma once
 
 #include <sqlite3.h>
