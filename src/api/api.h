@@ -3,7 +3,10 @@
  *
  * An API translates URLs, members, names, ids and times; the rules stay in core and broker. It
  * acts only on queues that it owns (whose owner is its name), unless a request names another
- * queue. To add one: a folder with a `const struct api`, and its row in api/apis.c. */
+ * queue. To add one: a folder with a `const struct api`, and its row in api/apis.c.
+ *
+ * src/api may use http, net, broker, ops, core and base. It never includes a header of src/backend.
+ */
 #pragma once
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of problems: one row for each code. Replies, GET /problems and
- * docs/reference/problems.md are all written from it. */
+ * docs/reference/problems.md are all written from it. A new problem is a code in problem.h and a
+ * row in problem_table.c; for the outcome of an operation also a row of by_outcome in problem.c. */
 #pragma once
 
 #include <stdio.h>

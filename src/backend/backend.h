@@ -8,7 +8,10 @@
  *
  * OUT_UNAVAILABLE: the operation was certainly not done. OUT_UNKNOWN: it may have been done. Repeat
  * an enqueue under the same idempotency key, and an ack, fail, extend or release with the same
- * token; return the jobs of a claim with OP_RELEASE_CLAIM and its nonce. */
+ * token; return the jobs of a claim with OP_RELEASE_CLAIM and its nonce.
+ *
+ * A folder of src/backend may use ops, core, base and the headers directly in src/backend. It never
+ * uses the folder of another store, except shared/; dispatch/ also uses redis/. */
 #pragma once
 
 #include <uv.h>

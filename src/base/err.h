@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operating errors: negative codes that travel up, and the text that goes with them.
+/* src/base has what every other folder uses and what knows nothing about jobs: errors, buffers,
+ * text, log, memory. It may use only libraries and the system.
+ *
+ * Operating errors: negative codes that travel up, and the text that goes with them.
  *
  * A function returns 0 or one of -ERR_…; expected outcomes (empty, not found, stale token) are
  * results, not errors. A function that handles an error logs it; one that returns it does not. */

@@ -7,7 +7,11 @@
  * nothing is ever called back before the requesting function returns.
  *
  * On top of a backend it parks claims that wait, feeds streams, counts, remembers workers, refuses
- * enqueues while it drains, and releases jobs that a lost reply may have claimed. */
+ * enqueues while it drains, and releases jobs that a lost reply may have claimed.
+ *
+ * src/broker may use the headers directly in src/backend except backend_impl.h, ops, core and base,
+ * and libuv; only webhook.c uses libcurl. It knows nothing about HTTP requests, SQL or the kind of
+ * the store. */
 #pragma once
 
 #include <stdbool.h>

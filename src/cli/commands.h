@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line: tables of commands, whose rows have the texts of help, man page and
+/* src/cli is the program `holdfast`: the command line, its help and its commands. It may use
+ * everything; nothing else may use it.
+ *
+ * The command line: tables of commands, whose rows have the texts of help, man page and
  * completion. A new command is a row in a table and a function with the signature of command_fn.
  *
  * Exit status of every command: 0 success, 1 the command ran and failed, 2 the command line is

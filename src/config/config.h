@@ -8,7 +8,10 @@
  * prints the help, the reference page and the effective values.
  *
  * The file is strict: at most 1 MiB, one document, no anchors, aliases or tags; an unknown or
- * repeated key is an error that names the line. */
+ * repeated key is an error that names the line.
+ *
+ * src/config may use the headers of all layers except server and cli, for their defaults and
+ * limits. Besides the file of settings it does no I/O. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job record: what is durable about one unit of work, without its bytes.
+/* src/core has the rules of jobs, queues, keys, alerts and schedules. It may use src/base, does no
+ * I/O, reads no clock and has no globals.
+ *
+ * The job record: what is durable about one unit of work, without its bytes.
  *
  * Counting. failures counts attempts that the worker failed, crashes counts expired leases (or lost
  * connections); both only increase until a requeue sets them to zero. The number of the current

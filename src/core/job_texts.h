@@ -5,7 +5,13 @@
  *
  * Columns: member; name in messages and in JSON; column of the stores; bytes at most; kind: TEXT,
  * HEADERS (an object, core/headers.h) or OWN (JSON of an API, which no client gives directly);
- * whether events show it; short option, value, noun and help of the commands. */
+ * whether events show it; short option, value, noun and help of the commands.
+ *
+ * A new row changes three formats, whose numbers must be raised: STORE_FORMAT
+ * (sqlite/store_sqlite.h), PG_SCHEMA_VERSION (postgres/sql/version.h) and ROW_VERSION
+ * (redis/unit/row.h). The filter of bulk actions does not come from the table: struct op_bulk and
+ * struct rec_bulk_begin name the texts by which it selects. "To add a text of a job" in
+ * ARCHITECTURE.md has the whole list. */
 #pragma once
 
 #include <stddef.h>

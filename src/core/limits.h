@@ -36,6 +36,12 @@
 #define LIMIT_RATE_WINDOW_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
+/* Kept replies: the store keeps the reply to the report that ended a lease (ack, fail, release), so
+ * that a repeat of the report gets the same reply (src/ops/leases.c). The embedded store and
+ * memory: keep this many, one slot for each token modulo the number; an older one is overwritten.
+ * PostgreSQL and Redis keep each for at least this long. */
+#define LIMIT_KEPT_REPLIES 65536u
+#define LIMIT_KEPT_REPLY_MS INT64_C(3600000)
 #define LIMIT_TIMEOUT_MS (30u * 24 * 3600 * 1000) /* of an attempt */
 #define LIMIT_PROGRESS_MESSAGE_BYTES 1024
 #define LIMIT_PROGRESS_DATA_BYTES 4096 /* JSON */

@@ -8,7 +8,9 @@
  * handler must still answer, and the answer is discarded. After the answer, `sent` says whether
  * every byte of it was passed to the kernel; the exchange is freed when it returns. `sent` is
  * called exactly once for each answer, `closed` at most once and never after the answer. No
- * function of this header calls back before it returns. Everything happens on the loop thread. */
+ * function of this header calls back before it returns. Everything happens on the loop thread.
+ *
+ * src/http may use net and base. It knows nothing about jobs. */
 #pragma once
 
 #include <stdbool.h>

@@ -6,8 +6,9 @@
  * except an ack within the grace time. A report that comes after a limit is refused, even if the
  * lease's end has not been recorded yet.
  *
- * A report names the lease by its token. One that ended the lease before is answered again as the
- * first time (repeat), also after the job has been claimed by others. */
+ * A report names the lease by its token. A repeat of the report that ended the lease gets the kept
+ * reply, also after the job has been claimed by others. core/limits.h says how long each store
+ * keeps a reply (LIMIT_KEPT_REPLIES, LIMIT_KEPT_REPLY_MS). */
 #include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"

@@ -6,7 +6,9 @@
  * reply and everything it points to is valid only during the callback that delivers it.
  *
  * Texts are checked where they come in (core/validate.h); a backend checks again what would hurt it
- * and answers OUT_INVALID. */
+ * and answers OUT_INVALID.
+ *
+ * "To add an operation" in ARCHITECTURE.md lists the places that a new one needs. */
 #pragma once
 
 #include <stdbool.h>
@@ -261,7 +263,7 @@ struct op_queue {
     /* put */
     bool must_create;                  /* OUT_EXISTS when it is there */
     bool must_exist;                   /* OUT_NO_QUEUE when it is not */
-    bool implied;                      /* created because a producer named it: see queue_rules.h */
+    bool implied;                      /* created because a producer named it: see queue_limits.h */
     const struct queue_policy *policy; /* NULL = default when created, unchanged when changed */
     bool has_owner, has_note, has_attributes;
     struct span owner, note, attributes;
@@ -549,7 +551,7 @@ enum outcome {
     OUT_ILLEGAL,    /* the move does not start from reply.state; state_legal_moves() lists */
     OUT_QUEUE_FULL, /* capacity of the queue */
     OUT_SERVER_FULL,   /* capacity of the server */
-    OUT_QUEUES_FULL,   /* no room for another queue, see queue_rules.h */
+    OUT_QUEUES_FULL,   /* no room for another queue, see queue_limits.h */
     OUT_REFUSED_NEW,   /* the queue takes no new jobs */
     OUT_TOO_BIG,       /* payload over the queue's limit */
     OUT_INVALID,       /* reply.note says which field */

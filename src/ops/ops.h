@@ -57,7 +57,7 @@ struct lease_state {
     bool limited;      /* it ends at that limit, not sooner for lack of an extend */
 };
 
-/* How the holder of a lease ended it: a repeat of this report gets the same reply. */
+/* A kept reply (core/limits.h): how the holder of a lease ended it. */
 struct lease_report {
     uint8_t kind; /* enum op_kind: ack, fail, release */
     uint8_t state;

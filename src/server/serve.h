@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `holdfast serve`: the server, from its settings to an orderly end. */
+/* `holdfast serve`: the server, from its settings to an orderly end. src/server puts the parts
+ * together; it may use everything except the command line (src/cli). */
 #pragma once
 
 struct arguments;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a Redis store may hold in a row: nothing breaks, whatever is accepted lies within the bounds
- * of sound.h and has a name for each of its kinds, and comes back when it is written again.
+ * of row_check.h and has a name for each of its kinds, and comes back when it is written again.
  *
  * The first byte of an input says which decoder the rest is for. */
 #include "backend/redis/unit/row.h"
 #include "backend/shared/alerts.h"
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 #include "base/check.h"
 #include "core/limits.h"
 

@@ -272,7 +272,7 @@ void ops_config(struct ops_source *s, struct engine_config *ret)
     ret->key_ttl_ms = s->plan.key_ttl_ms;
     ret->keys_max = chance(s, 20) ? (uint64_t)between(s, 2, 20) : 1000;
     ret->seq_block = s->plan.seq_block;
-    ret->finished_ring = 8192;
+    ret->kept_replies = 8192;
     ret->event_ring = 4096; /* more than one step makes */
 }
 

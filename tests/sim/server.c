@@ -150,7 +150,7 @@ static void configure(const struct world *w, struct engine_config *c)
     c->capacity = p->capacity;
     c->key_ttl_ms = p->key_ttl_ms;
     c->keys_max = p->keys_max;
-    c->finished_ring = p->ring;
+    c->kept_replies = p->ring;
     c->event_ring = 256;
     c->seq_block = p->seq_block;
     c->slice = p->slice;

@@ -21,8 +21,9 @@ tap_check lint/layers scripts/check-layers
 tap_check lint/banned scripts/check-banned
 tap_check lint/node scripts/check-node
 tap_check lint/words scripts/check-words
+tap_check lint/files scripts/check-files
 export -f fixture_check format_check
-for check in layers banned node words; do
+for check in layers banned node words files; do
   for fixture in tests/lint/"$check"/*/; do
     fixture=${fixture%/}
     tap_check "lint/check-$check on ${fixture##*/}" \

@@ -8,7 +8,7 @@ static const struct {
     void (*run)(struct conn *c, struct order *k, const struct bs_command *cmd);
     const char *doc;
 } commands[BS_VERB_COUNT] = {
-    [BS_PUT] = {"PRI DELAY TTR BYTES", bs_put, "puts a job into shows the tube in use"},
+    [BS_PUT] = {"PRI DELAY TTR BYTES", bs_put, "puts a job into the tube in use"},
     [BS_RESERVE] = {"", bs_reserve, "waits for a job of the watched tubes"},
     [BS_RESERVE_TIMEOUT] = {"SECONDS", bs_reserve, "waits for a job at most this many seconds"},
     [BS_RESERVE_JOB] = {"ID", bs_reserve_job, "reserves this job, unless it is reserved"},
@@ -21,7 +21,7 @@ static const struct {
     [BS_WATCH] = {"TUBE", bs_watch, "adds a tube to those that reserves take jobs from"},
     [BS_IGNORE] = {"TUBE", bs_ignore, "removes a tube from those that reserves take jobs from"},
     [BS_PEEK] = {"ID", bs_peek, "shows a job"},
-    [BS_PEEK_READY] = {"", bs_peek_state, "shows the next ready job of shows the tube in use"},
+    [BS_PEEK_READY] = {"", bs_peek_state, "shows the next ready job of the tube in use"},
     [BS_PEEK_DELAYED] = {"", bs_peek_state, "shows the delayed job that is due next"},
     [BS_PEEK_BURIED] = {"", bs_peek_state, "shows the job that was buried first"},
     [BS_KICK] = {"BOUND", bs_kick, "makes buried jobs ready, or else delayed ones"},

@@ -11,75 +11,54 @@ enum parse_state {
     PARSE_SKIP, /* in a body that is too long */
 };
 
-/* The arguments after the verb. p: priority, d: delay, t: time to run, b: bytes of the body, i:
- * id, u: tube, n: count, w: seconds to wait; "" = none, "*" = any text. Of verbs with the same
- * beginning the longest comes first; frequent verbs come before the others. */
+/* The verbs: number, name, what must follow the name, and the arguments after that. p: priority, d:
+ * delay, t: time to run, b: bytes of the body, i: id, u: tube, n: count, w: seconds to wait; "" =
+ * none, "*" = any text. Of verbs with the same beginning the longest comes first; frequent verbs
+ * come before the others. */
+#define VERBS(V)                                                                                   \
+    V(BS_PUT, "put", " ", "pdtb")                                                                  \
+    V(BS_DELETE, "delete", " ", "i")                                                               \
+    V(BS_RESERVE_TIMEOUT, "reserve-with-timeout", " ", "w")                                        \
+    V(BS_RESERVE_JOB, "reserve-job", " ", "i")                                                     \
+    V(BS_RESERVE, "reserve", "", "")                                                               \
+    V(BS_RELEASE, "release", " ", "ipd")                                                           \
+    V(BS_BURY, "bury", " ", "ip")                                                                  \
+    V(BS_TOUCH, "touch", " ", "i")                                                                 \
+    V(BS_USE, "use", " ", "u")                                                                     \
+    V(BS_WATCH, "watch", " ", "u")                                                                 \
+    V(BS_IGNORE, "ignore", " ", "u")                                                               \
+    V(BS_PEEK, "peek", " ", "i")                                                                   \
+    V(BS_PEEK_READY, "peek-ready", "", "")                                                         \
+    V(BS_PEEK_DELAYED, "peek-delayed", "", "")                                                     \
+    V(BS_PEEK_BURIED, "peek-buried", "", "")                                                       \
+    V(BS_KICK_JOB, "kick-job", " ", "i")                                                           \
+    V(BS_KICK, "kick", " ", "n")                                                                   \
+    V(BS_STATS_JOB, "stats-job", " ", "i")                                                         \
+    V(BS_STATS_TUBE, "stats-tube", " ", "u")                                                       \
+    V(BS_STATS, "stats", "", "")                                                                   \
+    V(BS_LIST_TUBES_WATCHED, "list-tubes-watched", "", "")                                         \
+    V(BS_LIST_TUBE_USED, "list-tube-used", "", "")                                                 \
+    V(BS_LIST_TUBES, "list-tubes", "", "")                                                         \
+    V(BS_PAUSE_TUBE, "pause-tube", "", " ud")                                                      \
+    V(BS_QUIT, "quit", "", "*")
+
 static const struct verb_row {
     const char *text;
     uint8_t len;
     uint8_t verb;
     const char *args;
 } verbs[] = {
-#define VERB(text, word, args)                                                                     \
-    {                                                                                              \
-        text, sizeof(text) - 1, word, args                                                         \
-    }
-    VERB("put ", BS_PUT, "pdtb"),
-    VERB("delete ", BS_DELETE, "i"),
-    VERB("reserve-with-timeout ", BS_RESERVE_TIMEOUT, "w"),
-    VERB("reserve-job ", BS_RESERVE_JOB, "i"),
-    VERB("reserve", BS_RESERVE, ""),
-    VERB("release ", BS_RELEASE, "ipd"),
-    VERB("bury ", BS_BURY, "ip"),
-    VERB("touch ", BS_TOUCH, "i"),
-    VERB("use ", BS_USE, "u"),
-    VERB("watch ", BS_WATCH, "u"),
-    VERB("ignore ", BS_IGNORE, "u"),
-    VERB("peek ", BS_PEEK, "i"),
-    VERB("peek-ready", BS_PEEK_READY, ""),
-    VERB("peek-delayed", BS_PEEK_DELAYED, ""),
-    VERB("peek-buried", BS_PEEK_BURIED, ""),
-    VERB("kick-job ", BS_KICK_JOB, "i"),
-    VERB("kick ", BS_KICK, "n"),
-    VERB("stats-job ", BS_STATS_JOB, "i"),
-    VERB("stats-tube ", BS_STATS_TUBE, "u"),
-    VERB("stats", BS_STATS, ""),
-    VERB("list-tubes-watched", BS_LIST_TUBES_WATCHED, ""),
-    VERB("list-tube-used", BS_LIST_TUBE_USED, ""),
-    VERB("list-tubes", BS_LIST_TUBES, ""),
-    VERB("pause-tube", BS_PAUSE_TUBE, " ud"),
-    VERB("quit", BS_QUIT, "*"),
-#undef VERB
+#define VERB_ROW(verb, name, blank, args) {name blank, sizeof(name blank) - 1, verb, args},
+    VERBS(VERB_ROW)
+#undef VERB_ROW
 };
 
 const char *bs_verb_name(enum bs_verb w)
 {
     static const char *const names[BS_VERB_COUNT] = {
-        [BS_PUT] = "put",
-        [BS_RESERVE] = "reserve",
-        [BS_RESERVE_TIMEOUT] = "reserve-with-timeout",
-        [BS_RESERVE_JOB] = "reserve-job",
-        [BS_DELETE] = "delete",
-        [BS_RELEASE] = "release",
-        [BS_BURY] = "bury",
-        [BS_TOUCH] = "touch",
-        [BS_USE] = "use",
-        [BS_WATCH] = "watch",
-        [BS_IGNORE] = "ignore",
-        [BS_PEEK] = "peek",
-        [BS_PEEK_READY] = "peek-ready",
-        [BS_PEEK_DELAYED] = "peek-delayed",
-        [BS_PEEK_BURIED] = "peek-buried",
-        [BS_KICK] = "kick",
-        [BS_KICK_JOB] = "kick-job",
-        [BS_STATS] = "stats",
-        [BS_STATS_JOB] = "stats-job",
-        [BS_STATS_TUBE] = "stats-tube",
-        [BS_LIST_TUBES] = "list-tubes",
-        [BS_LIST_TUBE_USED] = "list-tube-used",
-        [BS_LIST_TUBES_WATCHED] = "list-tubes-watched",
-        [BS_PAUSE_TUBE] = "pause-tube",
-        [BS_QUIT] = "quit",
+#define VERB_NAME(verb, name, blank, args) [verb] = name,
+        VERBS(VERB_NAME)
+#undef VERB_NAME
     };
     return w < BS_VERB_COUNT ? names[w] : NULL;
 }

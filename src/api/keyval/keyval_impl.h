@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the API. */
+/* Shared by the files of the keyval API, which translates its messages to jobs of the broker.
+ *
+ *   keyval.c        the API, its routes, queues and timers
+ *   messages.c      messages: enqueue, listen, poll, ack, nack, counts
+ *   dlq.c           dead letters: the dead jobs of one queue
+ *   keys.c          keys of the key-value store
+ *   lock_setting.c  lockDuration, which is the lease of its queues
+ *
+ * What this folder may use is in api/api.h. */
 #pragma once
 
 #include "api/call.h"

@@ -56,7 +56,7 @@ struct tasks {
 /* Starts to count and log the events of the queues. Called when a queue exists. */
 void tasks_listen(struct tasks *t);
 
-/* ---- words.c ---- */
+/* ---- task_json.c ---- */
 
 /* The engine's queue for this queue and rank, in the arena; empty: no memory. */
 struct span task_queue(struct arena *arena, struct span name, enum task_rank rank);

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the API: its state and its handlers. */
+/* Shared by the files of the native API: its state and its handlers, by folder.
+ *
+ *   jobs/       jobs: enqueue, claim, reports, lists, bulk actions, import; their views
+ *   queues/     queues and their settings, statistics, workers
+ *   schedules/  schedules
+ *   alerts/     alert rules, notices, breakers
+ *   kv/         the key-value store
+ *   server/     the server itself: metrics, health, backup, problems
+ *
+ * routes.c has the table of routes, events.c the stream of events. Each folder may use what src/api
+ * may use (api/api.h), and the views of another folder. */
 #pragma once
 
 #include "api/call.h"

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the API: its types, terms and handlers. */
+/* Shared by the files of the webqueue API: its types, terms and handlers.
+ *
+ *   webqueue.c  the API, its routes, opening and closing
+ *   types.c     queue types, each with its own queue
+ *   job_dict.c  the terms of the API: statuses, JobDict, counts, refusals
+ *   enqueue.c, dequeue.c    jobs in and out
+ *   moves.c     complete, fail, renew and requeue of one job;  bulk.c  of many
+ *   list.c      lists and single jobs;  counts.c  counts
+ *   alerts.c    the three alerts of all its queues
+ *
+ * What this folder may use is in api/api.h. */
 #pragma once
 
 #include "api/call.h"

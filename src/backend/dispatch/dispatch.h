@@ -4,7 +4,10 @@
  * The store below stays the record. A job that becomes ready is pending until Redis has confirmed
  * that its id is in a list; then it is marked as dispatched. A worker that takes an id from a list
  * claims that job here, which succeeds once: an id that is in a list twice, or whose job was
- * claimed in another way, is refused. Claims that name queues work as before, without Redis. */
+ * claimed in another way, is refused. Claims that name queues work as before, without Redis.
+ *
+ * This folder may use the headers directly in src/backend, ops, core and base, and the connections
+ * of redis/. It reaches the store below only through backend_impl.h. */
 #pragma once
 
 #include "backend/backend_impl.h"

@@ -7,7 +7,10 @@
  * can decide (a unique or idempotency key, a job that the primary holds, …) gets OUT_UNAVAILABLE
  * with a sentence. When the primary is available again, the jobs of the spool are moved to it, each
  * once, under the ids that they have. docs/failover.md has the table of operations,
- * docs/decisions/021-failover.md the reasons. */
+ * docs/decisions/021-failover.md the reasons.
+ *
+ * This folder may use the headers directly in src/backend, ops, core and base. It reaches both
+ * stores only through backend_impl.h. */
 #pragma once
 
 #include "backend/backend.h"

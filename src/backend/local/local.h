@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the local backend on a given store and journal, with all threads of sqlite:. */
+/* The local backend, for its own tests: it is opened on a given store and journal, with all threads
+ * of sqlite:. Other code opens a store through backend/backend.h.
+ *
+ * src/backend/local is the embedded store: the engine decides in memory, the journal makes the
+ * records durable, and a store (sqlite/ or memory/) has what survives a restart. It may use ops,
+ * core, base, libuv and SQLite, and no other store. local_impl.h names its files. */
 #pragma once
 
 #include "backend/backend.h"

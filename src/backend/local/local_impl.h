@@ -4,7 +4,20 @@
  *   local.c        one iteration of the loop, the slots, close
  *   local_open.c   open, recover, start the threads
  *   local_reads.c  reads that wait for the applier
- *   local_upkeep.c backup and compacting */
+ *   local_upkeep.c backup and compacting
+ *   commit_gate.c  replies that wait until their records are durable
+ *   cache.c, prefetch.c  payloads in memory, and those that claims will need
+ *   applier.c      the thread that writes frames of the journal to the store;  backup.c  copies it
+ *   reader.c       the threads that read the store
+ *   store.h        the interface of a store;  store_*.c  what both stores share
+ *   ballast.c, store_dir.c  reserved disk space, and the data directory with its lock
+ *   watches.c, loop_wake.c  clients that wait for a queue, and threads that wake the loop
+ *
+ *   engine/        the state in memory, and every decision
+ *   journal/       the log that makes records durable
+ *   sqlite/        the store in a file; pages/ has the checksums of its pages
+ *   memory/        the store of memory:
+ *   offline/       check, restore and export of a store that no server uses */
 #pragma once
 
 #include "backend/backend_impl.h"

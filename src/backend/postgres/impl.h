@@ -18,6 +18,16 @@
  * lease on the row of the table leader and does what becomes due (tick.c). Each of its transactions
  * locks that row and does nothing unless it finds its own epoch in it.
  *
+ * Besides the locks of rows there are these advisory locks. All end with the transaction; the first
+ * key of the first three depends on the table and therefore on the schema (lock_class, parts.sql).
+ *
+ *   queues, number of a queue   shared: units that work on jobs of the queue (lock_shared,
+ *                               nonce_lock, lock_number); exclusive: units that change the queue as
+ *                               a whole (lock_alone). Taken in ascending order.
+ *   kv, bucket of a key         exclusive: units that read or set keys of the bucket (kv_lock)
+ *   schedule, 0                 exclusive: units that change a schedule (schedule_lock)
+ *   hash of the schema's name   exclusive: creating the tables (schema_lock)
+ *
  *   postgres.c      opening, closing, the table of the backend
  *   pipeline.c      what the write connection does next; lost connections
  *   transact.c      a unit from begin to commit or rollback; work_state.h has its states
@@ -26,7 +36,8 @@
  *   tick.c          what the leader does as time passes
  *   heartbeat.c     heartbeats, the leader, the state of the database
  *   notify.c        notifications between nodes
- *   unit/           what a unit reads and writes; shared/ makes the decisions in between
+ *   unit/           what a unit reads and writes; shared/ makes the decisions in between. It may
+ *                   use what this folder may use, and calls libpq only through connection/
  *   connection/     access to the server: URL, arguments, connections; knows nothing about jobs
  *   sql/            the statements and the tables */
 #pragma once
@@ -47,7 +58,7 @@
 /* Further data that the first round may show to be needed. */
 enum second_question {
     ASKED_SHARERS = 1, /* jobs that share a unique key */
-    ASKED_REPLIES = 2, /* the last replies about leases that have ended */
+    ASKED_REPLIES = 2, /* kept replies */
     ASKED_KEYS = 4,    /* keys under which payloads of jobs are stored */
     ASKED_ALERTS = 8   /* the rules */
 };

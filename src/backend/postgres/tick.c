@@ -9,7 +9,6 @@
 #include "backend/postgres/impl.h"
 
 #define HOUR_MS INT64_C(3600000)
-#define REPLIES_KEPT_MS HOUR_MS
 
 enum tick_slot {
     TICK_BEGIN,
@@ -25,7 +24,7 @@ enum tick_slot {
     TICK_PURGING_END,
     TICK_RETENTION,
     TICK_KEYS,
-    TICK_LEASE_REPLIES,
+    TICK_KEPT_REPLIES,
     TICK_HOURS,
     TICK_KV,
     TICK_ITEMS,
@@ -76,7 +75,7 @@ static void tick_send(struct pg_store *s)
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
     pg_conn_send(s->pipeline, SQL_DUE_IDEMPOTENCY_KEYS, a);
-    send_due(s, SQL_DUE_LEASE_REPLIES, now - REPLIES_KEPT_MS);
+    send_due(s, SQL_DUE_KEPT_REPLIES, now - LIMIT_KEPT_REPLY_MS);
     pg_args_i4(a, (int32_t)(now / HOUR_MS) - (int32_t)HISTORY_HOURS + 1);
     pg_conn_send(s->pipeline, SQL_DUE_HOURS, a);
     pg_keys_send_expired(s, now);

@@ -16,7 +16,7 @@
  * the next unit waits until the outcome of the first is settled, and is then begun by pipeline.c.
  */
 #include "backend/postgres/impl.h"
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 
 #define LOAD_STATEMENTS 32 /* no unit begins with more */
 

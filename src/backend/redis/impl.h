@@ -43,10 +43,11 @@
 #include "backend/shared/shared.h"
 
 /* Defaults of the configuration: */
-#define NODE_OTHER_MS 60000  /* a node whose last heartbeat is older does not count */
-#define REPLY_SPAN_MS 300000 /* the last replies about leases are grouped by time … */
-#define REPLY_SPANS 13       /* … and stored for this many of these spans: at least an hour */
-#define HOLD_MS 15000        /* ready jobs are held for at most this long, … */
+#define NODE_OTHER_MS 60000 /* a node whose last heartbeat is older does not count */
+#define KEPT_SPAN_MS 300000 /* kept replies are grouped by spans of this length … */
+#define KEPT_SPANS                                                                                 \
+    (LIMIT_KEPT_REPLY_MS / KEPT_SPAN_MS + 1) /* … and each group is kept for this many */
+#define HOLD_MS 15000                        /* ready jobs are held for at most this long, … */
 #define UNIT_TRIES_MAX 8
 #define ALONE_TRIES_MAX                                                                            \
     200 /* of a unit which requires that no other node stores anything meanwhile … */
@@ -173,7 +174,7 @@ static inline int64_t rd_hold_ms(const struct rd_store *s)
 }
 
 /* A number, or the text of one; 0 = neither. Checked against the limits in
- * backend/shared/sound.h. */
+ * backend/shared/row_check.h. */
 int64_t rd_reply_int(const redisReply *r);
 int64_t rd_reply_time(const redisReply *r);
 uint64_t rd_reply_count(const redisReply *r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The items of the pipeline: their memory, their calls, and how they end. */
 #include "backend/redis/impl.h"
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 #include "base/check.h"
 
 /* Scripts compute with doubles: no number may exceed 2^53. */

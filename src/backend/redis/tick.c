@@ -6,7 +6,7 @@
  * the epoch of the leader to be its own. Each part takes a bounded number of rows; if rows are
  * left, the next tick is due at once. */
 #include "backend/redis/impl.h"
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 
 /* Indexes in the answer of lua/tick.lua. */
 enum due {

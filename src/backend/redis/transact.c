@@ -9,7 +9,7 @@
  * unit asks the other nodes to pause for QUIET_MS (must_wait in lua/common.lua), because busy nodes
  * could otherwise prevent it forever. A store without an answer has an unknown outcome. */
 #include "backend/redis/impl.h"
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 
 /* --- after the store --- */
 

@@ -6,7 +6,10 @@
  * patterns are. A number is for ever: another backend under it, or another number for a backend,
  * makes the ids that clients hold name other jobs. The default backend has number 0: its ids are
  * the same with and without a router, and it keeps what belongs to no queue: key-value store,
- * schedules. docs/decisions/020-router.md. */
+ * schedules. docs/decisions/020-router.md.
+ *
+ * This folder may use the headers directly in src/backend, ops, core and base. It reaches the
+ * stores only through backend_impl.h. */
 #pragma once
 
 #include "backend/backend.h"

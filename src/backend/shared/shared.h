@@ -14,6 +14,7 @@
  *               the parts of that state, by subject
  *   fire.c      firings before anything is loaded
  *   cluster.c   heartbeats, the leader, the store's clock
+ *   row_check.c checks of what the store returns
  *   views.c     what is shown of jobs and queues
  *   queue_cache.c   what this node remembers of queues between units
  *   events.c, watches.c    events and the clients that wait for them */

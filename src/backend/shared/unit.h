@@ -128,7 +128,7 @@ struct ended {
     struct ended *next;
 };
 
-/* What a report about a lease was answered: a repeat of it gets the same reply. */
+/* A kept reply (core/limits.h): a repeat of the report about this token gets the same reply. */
 struct kept_reply {
     struct job_token token;
     uint64_t seq;

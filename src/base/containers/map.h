@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hash maps that grow in steps: while a table is being replaced every call moves a few slots over,
+/* src/base/containers has the data structures: maps, heaps, slabs, arenas, lists, histograms. It
+ * may use only src/base, and does no I/O.
+ *
+ * Hash maps that grow in steps: while a table is being replaced every call moves a few slots over,
  * so no single call costs more than a bounded amount (fresh tables come zeroed from the kernel).
  *
  * map128: 128-bit keyed hashes to a non-zero 64-bit value. map64: non-zero 64-bit numbers to a

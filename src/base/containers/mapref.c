@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keyed hashes to the handles of records that keep the hash: a slot has room for a quarter of it.
- * The quarter gives the slot of any table there can be (a handle has as many bits) and turns away
- * nearly all strangers, so that records are seldom looked at in vain. */
+/* Maps keyed hashes to the handles of the records that contain the whole hash. A slot stores only a
+ * quarter of the hash. The quarter has as many bits as a handle, so it determines the slot in a
+ * table of any size. It also differs for nearly all other keys, so a lookup rarely reads a record
+ * that does not match. */
 #include "base/containers/map.h"
 
 static inline bool same(const struct mapref *m, const struct mapref_slot *slot, struct hash128 key)

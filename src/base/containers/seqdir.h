@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sequence → handle, in two levels: a map of pages of 64 neighbouring sequences. Dense sequences
- * cost about four bytes each; a lone survivor costs one page. */
+ * cost about four bytes each; a sequence without neighbours costs one page. */
 #pragma once
 
 #include <stddef.h>

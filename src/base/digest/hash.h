@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keyed 128-bit hashes for texts that outsiders choose (SipHash-2-4-128), and CRC32C for records.
+/* src/base/digest has hashes, checksums, signatures, base64 and random numbers. It may use
+ * src/base, OpenSSL and, for seeds, the random numbers of the system.
+ *
+ * Keyed 128-bit hashes for texts that outsiders choose (SipHash-2-4-128), and CRC32C for records.
  */
 #pragma once
 

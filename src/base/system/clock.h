@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wall time (run_at, retention, what users see) and monotonic time (leases, waits) are different
+/* src/base/system reads what the system says about itself: clocks, time zones, addresses, the
+ * machine and this process. It may use src/base, GLib and system calls.
+ *
+ * Wall time (run_at, retention, what users see) and monotonic time (leases, waits) are different
  * types, so that mixing them does not compile. Both count milliseconds. Everything that needs the
  * time takes it as a value or reads an injected clock. */
 #pragma once

@@ -11,6 +11,7 @@
 #include "cli/commands/queue_policy.h"
 #include "cli/work/options.h"
 #include "cli/work/work.h"
+#include "core/alerts/alert.h"
 
 #define EXIT_STATUS                                                                                \
     "\n"                                                                                           \
@@ -74,8 +75,7 @@ static const struct option kv_options[] = {
 static const struct option alerts_options[] = {
     CLIENT_OPTIONS,
     CLIENT_YES_OPTION,
-    {"on", 0, "dead|schedule_failed|deep|error_share|no_claim|capacity|failover",
-     "create: the event or condition of the rule", OPTION_CHOICE},
+    {"on", 0, ALERT_NAMES("|"), "create: the event or condition of the rule", OPTION_CHOICE},
     {"queue", 0, "PATTERN", "queues that the rule covers; * matches anything", OPTION_TEXT},
     {"depth", 0, "N",
      "deep: this many waiting jobs; 0 means the queue's warn_depth, or 10,000 if it has none",

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that use the API of a server: their rows for the command table. */
+/* The commands that use the API of a server: their rows for the command table.
+ *
+ * src/cli/client has what these commands share: session, requests, tables, text. It may use
+ * libcurl, config, core and base, and opens no store. */
 #pragma once
 
 #include <stddef.h>

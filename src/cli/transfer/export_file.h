@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of an export: NDJSON, on standard output or in a file.
+/* src/cli/transfer moves jobs between servers, files and stores: export, import, migrate, restore.
+ * It may use everything, including backends and the offline readers of stores.
+ *
+ * The file of an export: NDJSON, on standard output or in a file.
  *
  *   {"holdfast":"export","version":1,"created_at":…,"source":…,"made_by":…,"secrets":false}
  *   {"queue":{…}}         one line per queue

@@ -13,7 +13,6 @@
 #define DAY_MS (24u * 3600 * 1000)
 
 struct kind {
-    const char *name;
     bool condition;
     bool of_node; /* not about queues */
     unsigned members;
@@ -21,27 +20,28 @@ struct kind {
 };
 
 static const struct kind kinds[ALERT_ON_COUNT] = {
-    [ALERT_DEAD] = {.name = "dead", .members = ALERT_HAS_PAYLOAD},
-    [ALERT_SCHEDULE_FAILED] = {.name = "schedule_failed"},
-    [ALERT_DEEP] = {.name = "deep", .condition = true, .members = ALERT_HAS_DEPTH},
-    [ALERT_ERROR_SHARE] = {.name = "error_share",
-                           .condition = true,
+    [ALERT_DEAD] = {.members = ALERT_HAS_PAYLOAD},
+    [ALERT_DEEP] = {.condition = true, .members = ALERT_HAS_DEPTH},
+    [ALERT_ERROR_SHARE] = {.condition = true,
                            .members = ALERT_HAS_PERCENT | ALERT_HAS_WINDOW | ALERT_HAS_MIN_ENDS,
                            .defaults = {.percent = 10, .window_ms = 300000, .min_ends = 20}},
-    [ALERT_NO_CLAIM] = {.name = "no_claim",
-                        .condition = true,
+    [ALERT_NO_CLAIM] = {.condition = true,
                         .members = ALERT_HAS_AFTER,
                         .defaults = {.after_ms = 60000}},
-    [ALERT_CAPACITY] = {.name = "capacity",
-                        .condition = true,
+    [ALERT_CAPACITY] = {.condition = true,
                         .members = ALERT_HAS_PERCENT,
                         .defaults = {.percent = 90}},
-    [ALERT_FAILOVER] = {.name = "failover", .condition = true, .of_node = true},
+    [ALERT_FAILOVER] = {.condition = true, .of_node = true},
 };
 
 const char *alert_on_name(enum alert_on on)
 {
-    return (unsigned)on < ALERT_ON_COUNT ? kinds[on].name : NULL;
+    static const char *const names[ALERT_ON_COUNT] = {
+#define NAME(on, number, name, separator) [on] = name,
+        ALERT_KINDS(NAME, "")
+#undef NAME
+    };
+    return (unsigned)on < ALERT_ON_COUNT ? names[on] : NULL;
 }
 
 bool alert_is_condition(enum alert_on on)
@@ -106,7 +106,7 @@ static int check_bounds(const struct alert_rule *rule, struct err_note *note)
         uint64_t v = value_of(rule, b);
         if (!(members & b->member) && v != 0)
             return err_note_set(note, -ERR_INVALID, "%s has no meaning for an alert on %s", b->name,
-                                kinds[rule->on].name);
+                                alert_on_name(rule->on));
         if ((members & b->member) && (v < b->min || v > b->max))
             return err_note_set(note, -ERR_INVALID, "%s is %llu; it must be between %llu and %llu",
                                 b->name, (unsigned long long)v, (unsigned long long)b->min,
@@ -114,14 +114,14 @@ static int check_bounds(const struct alert_rule *rule, struct err_note *note)
     }
     if (rule->with_payload && !(members & ALERT_HAS_PAYLOAD))
         return err_note_set(note, -ERR_INVALID, "with_payload has no meaning for an alert on %s",
-                            kinds[rule->on].name);
+                            alert_on_name(rule->on));
     return 0;
 }
 
 int alert_rule_check(const struct alert_rule *rule, struct err_note *note)
 {
     struct webhook_url url;
-    if (rule->on >= ALERT_ON_COUNT || !kinds[rule->on].name)
+    if (!alert_on_name(rule->on))
         return err_note_set(note, -ERR_INVALID, "on is not a kind of alert");
     if (rule->queue.len == 0)
         return err_note_set(note, -ERR_INVALID, "queue is empty; use * for every queue");
@@ -132,7 +132,7 @@ int alert_rule_check(const struct alert_rule *rule, struct err_note *note)
         return err_note_set(note, -ERR_INVALID,
                             "queue must be * for an alert on %s, which is about a node and not "
                             "about queues",
-                            kinds[rule->on].name);
+                            alert_on_name(rule->on));
     if (rule->url.len && webhook_url_parse(rule->url, &url, note) != 0)
         return -ERR_INVALID;
     if (rule->secret.len && !rule->url.len)

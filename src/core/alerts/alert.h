@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alert rules: what they react to, in which queues, and where the notices are sent.
+/* src/core/alerts has the rules of alerts, webhooks and circuit breakers. It may use core and base,
+ * and does no I/O: src/broker sends the notices.
+ *
+ * Alert rules: what they react to, in which queues, and where the notices are sent.
  *
  * There are two kinds. Events (a job dies, a schedule fails) create one notice each. Conditions
- * hold or do not hold in a queue: they are raised once and clear themselves, with a notice at both
- * edges. */
+ * hold or do not hold in a queue: there is one notice when a condition is raised and another one
+ * when it clears. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,20 +16,31 @@
 #include "base/span.h"
 #include "base/system/clock.h"
 
-/* Numbers are on disk: never renumber. A new one needs a row in the table of alert.c; an event
- * needs the call of ops_notify (ops/alerts.h) in every store, a condition of queues a
- * function in core/alerts/condition.c. ALERT_FAILOVER is a condition of a node, which
- * backend/failover/rules.c raises. */
+/* What a rule reacts to: name in C, number, name for users, and what precedes it in ALERT_NAMES.
+ * Numbers are on disk: never renumber. A new one needs a row here and, if it has members or is a
+ * condition, one in the table of alert.c; an event needs a call of ops_notify (ops/alerts.h) in
+ * backend/local/engine and in backend/shared; a condition of queues needs a function in
+ * core/alerts/condition.c. ALERT_FAILOVER is a condition of a node, which backend/failover/rules.c
+ * raises. */
+#define ALERT_KINDS(K, SEPARATOR)                                                                  \
+    K(ALERT_DEAD, 1, "dead", "")                                                                   \
+    K(ALERT_SCHEDULE_FAILED, 2, "schedule_failed", SEPARATOR)                                      \
+    K(ALERT_DEEP, 3, "deep", SEPARATOR)                                                            \
+    K(ALERT_ERROR_SHARE, 4, "error_share", SEPARATOR)                                              \
+    K(ALERT_NO_CLAIM, 5, "no_claim", SEPARATOR)                                                    \
+    K(ALERT_CAPACITY, 6, "capacity", SEPARATOR)                                                    \
+    K(ALERT_FAILOVER, 7, "failover", SEPARATOR)
+
 enum alert_on {
-    ALERT_DEAD = 1,
-    ALERT_SCHEDULE_FAILED = 2,
-    ALERT_DEEP = 3,
-    ALERT_ERROR_SHARE = 4,
-    ALERT_NO_CLAIM = 5,
-    ALERT_CAPACITY = 6,
-    ALERT_FAILOVER = 7,
-    ALERT_ON_COUNT
+#define ALERT_ENUMERATOR(on, number, name, separator) on = number,
+    ALERT_KINDS(ALERT_ENUMERATOR, "")
+#undef ALERT_ENUMERATOR
+        ALERT_ON_COUNT
 };
+
+/* The names as one string literal, for messages and help. */
+#define ALERT_NAME(on, number, name, separator) separator name
+#define ALERT_NAMES(separator) ALERT_KINDS(ALERT_NAME, separator)
 
 /* Members that a kind of rule has; others must be 0. */
 enum alert_member {

@@ -2,7 +2,7 @@
 /* Conditions of alert rules: decides from measurements of a queue whether one holds.
  *
  * Between holding and not holding there is a band of a tenth, in which the state does not change.
- */
+ * alert.h says what a new condition needs. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outcome records: every change to the store, as it turned out.
+/* src/core/records has the records in which every change is stored, and their encoding. It may use
+ * core and base, and does no I/O.
+ *
+ * Outcome records: every change to the store, as it turned out.
  *
  * A record says what is true afterwards, never what was asked: replaying it takes no decision and
  * reads no clock, policy or random number. The records of one batch travel in one frame (frame.h),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule: a rule that enqueues jobs at certain times (cron, interval) or when another queue has
+/* src/core/schedules has the rules of schedules and of cron expressions. It may use core and base,
+ * and reads no clock.
+ *
+ * A schedule: a rule that enqueues jobs at certain times (cron, interval) or when another queue has
  * items.
  *
  * Its definition (struct schedule_spec) changes only by request and is stored encoded. Its state

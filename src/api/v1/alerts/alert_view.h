@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The view of an alert rule with the notices that it has raised; never its secret. */
+/* The view of an alert rule with the notices that it has raised; never its secret. The folder
+ * v1/alerts has the endpoints of alert rules, notices and breakers; what it may use is in
+ * v1_impl.h. */
 #pragma once
 
 #include "base/json/json.h"

@@ -18,14 +18,15 @@ struct alert_in {
     int64_t depth, percent, window_ms, min_ends, after_ms;
 };
 
-static const char *const on_words[] = {"dead",     "schedule_failed", "deep",     "error_share",
-                                       "no_claim", "capacity",        "failover", NULL};
-_Static_assert(sizeof on_words / sizeof *on_words == ALERT_ON_COUNT,
-               "every kind of alert has a name");
+static const char *const on_names[] = {
+#define NAME(on, number, name, separator) [(on)-ALERT_DEAD] = name,
+    ALERT_KINDS(NAME, "")
+#undef NAME
+        NULL};
 
 #define AT(member) offsetof(struct alert_in, member)
 static const struct field rows[] = {
-    {"on", FIELD_ENUM, AT(on), ALERT_DEAD, 0, on_words, 0},
+    {"on", FIELD_ENUM, AT(on), ALERT_DEAD, 0, on_names, 0},
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
     {"enabled", FIELD_BOOL, AT(enabled), 0, 0, NULL, 0},
     {"with_payload", FIELD_BOOL, AT(with_payload), 0, 0, NULL, 0},
@@ -214,8 +215,7 @@ static bool take_rule(struct call *c, struct alert_rule *rule)
     int err = fields_read_optional(&r, http_request(c->x)->body);
     if (!err && rule->on == 0 && !fields_has(&r, "on")) {
         problem_set(&p, c->arena, PROBLEM_MISSING_FIELD, "on",
-                    "on is missing: dead, schedule_failed, deep, error_share, no_claim, capacity "
-                    "or failover");
+                    "on is missing; it must be one of " ALERT_NAMES(", "));
         err = -ERR_INVALID;
     }
     if (!err) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views of jobs. */
+/* Views of jobs. The folder v1/jobs has the endpoints of jobs; what it may use is in v1_impl.h. */
 #pragma once
 
 #include "base/json/json.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views of queues. */
+/* Views of queues. The folder v1/queues has the endpoints of queues, statistics and workers; what
+ * it may use is in v1_impl.h. */
 #pragma once
 
 #include "base/json/json.h"

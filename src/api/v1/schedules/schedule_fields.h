@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules as JSON: read from a request, written to an answer. */
+/* Schedules as JSON: read from a request, written to an answer. The folder v1/schedules has the
+ * endpoints of schedules; what it may use is in v1_impl.h. */
 #pragma once
 
 #include "api/job_option_fields.h"

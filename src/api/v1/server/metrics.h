@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prometheus text (0.0.4): families, samples, labels. For /metrics and the APIs that add to it. */
+/* Prometheus text (0.0.4): families, samples, labels. For /metrics and the APIs that add to it. The
+ * folder v1/server has the endpoints of the server itself; what it may use is in v1_impl.h.
+ *
+ * The families of /metrics are rows in metrics_rows.c. "To add a metric" in ARCHITECTURE.md says
+ * where a number comes from. */
 #pragma once
 
 #include <stdio.h>

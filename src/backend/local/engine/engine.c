@@ -7,7 +7,6 @@
 /* One commit has to swallow a step's frame. Room for the largest payload there is, and then some.
  */
 #define STEP_FRAME_BYTES ((size_t)LIMIT_PAYLOAD_BYTES * 2)
-#define DEFAULT_RING 65536u
 #define DEFAULT_SEQ_BLOCK 4096u
 #define DEFAULT_EVENT_RING 16384u
 #define DEFAULT_STALL_MS 1000
@@ -20,7 +19,7 @@ void engine_config_default(struct engine_config *c)
         .keys_max = DEFAULT_KEYS_MAX,
         .kv_keys_max = DEFAULT_KV_KEYS_MAX,
         .kv_bytes_max = DEFAULT_KV_BYTES_MAX,
-        .finished_ring = DEFAULT_RING,
+        .kept_replies = LIMIT_KEPT_REPLIES,
         .seq_block = DEFAULT_SEQ_BLOCK,
         .slice = LIMIT_SLICE,
         .stall_ms = DEFAULT_STALL_MS,
@@ -39,7 +38,7 @@ static uint32_t power_of_two(uint32_t at_least)
 
 static void config_fill(struct engine_config *c)
 {
-    c->finished_ring = power_of_two(c->finished_ring ? c->finished_ring : DEFAULT_RING);
+    c->kept_replies = power_of_two(c->kept_replies ? c->kept_replies : LIMIT_KEPT_REPLIES);
     c->event_ring = power_of_two(c->event_ring ? c->event_ring : DEFAULT_EVENT_RING);
     c->seq_block = c->seq_block ? c->seq_block : DEFAULT_SEQ_BLOCK;
     c->slice = c->slice ? c->slice : LIMIT_SLICE;
@@ -112,11 +111,11 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     e->queue_next = 1;
     e->bulk_next = 1;
     e->schedule_next = 1;
-    e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
+    e->kept_replies = mem_array(e->config.kept_replies, sizeof(*e->kept_replies));
     e->event_mask = e->config.event_ring - 1;
     progress_pace_init(&e->pace);
     e->events = mem_array(e->config.event_ring, sizeof(*e->events));
-    if (!e->ring || !e->events) {
+    if (!e->kept_replies || !e->events) {
         engine_free(e);
         return -ERR_NOMEM;
     }
@@ -155,7 +154,7 @@ void engine_free(struct engine *e)
     kv_done(e);
     undelivered_done(e);
     alerts_free(e);
-    mem_free(e->ring);
+    mem_free(e->kept_replies);
     events_free(e);
     mem_free(e->queues);
     mem_free(e->queue_slots);

@@ -15,7 +15,10 @@
  * monotonic time by more than jump_ms in one step, expiry and retention stop until accepted.
  *
  * Memory. A step that lacks memory refuses the op with OUT_UNAVAILABLE and changes nothing: each op
- * reserves what its records need before the first of them. */
+ * reserves what its records need before the first of them.
+ *
+ * This folder may use ops, core and base, and of the backend only its interface. It uses neither
+ * the journal nor SQLite. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,17 +42,17 @@ struct engine_config {
     uint64_t capacity;   /* live jobs in all; 0 = no limit */
     uint64_t key_ttl_ms; /* idempotency keys */
     uint64_t keys_max;
-    uint64_t kv_keys_max;   /* key-value store: keys; 0 = 1,000,000 … */
-    uint64_t kv_bytes_max;  /* … and bytes of keys and values; 0 = 1 GiB */
-    uint32_t finished_ring; /* claims whose end is remembered, a power of two; 0 = 65,536 */
-    uint32_t seq_block;     /* sequences reserved at a time; 0 = 4,096 */
-    uint32_t slice;         /* records of housekeeping a tick may write; 0 = LIMIT_SLICE */
-    uint32_t event_ring;    /* events kept, a power of two; 0 = 16,384 */
-    int64_t stall_ms;       /* 0 = 1,000 */
-    int64_t jump_ms;        /* 0 = 1 hour */
-    bool still;             /* a boot ends no leases, see backend_config */
-    bool leases_wait;       /* a lease begins with engine_lease_started, not with its claim */
-    uint64_t seed;          /* jitter */
+    uint64_t kv_keys_max;  /* key-value store: keys; 0 = 1,000,000 … */
+    uint64_t kv_bytes_max; /* … and bytes of keys and values; 0 = 1 GiB */
+    uint32_t kept_replies; /* a power of two; 0 = LIMIT_KEPT_REPLIES */
+    uint32_t seq_block;    /* sequences reserved at a time; 0 = 4,096 */
+    uint32_t slice;        /* records of housekeeping a tick may write; 0 = LIMIT_SLICE */
+    uint32_t event_ring;   /* events kept, a power of two; 0 = 16,384 */
+    int64_t stall_ms;      /* 0 = 1,000 */
+    int64_t jump_ms;       /* 0 = 1 hour */
+    bool still;            /* a boot ends no leases, see backend_config */
+    bool leases_wait;      /* a lease begins with engine_lease_started, not with its claim */
+    uint64_t seed;         /* jitter */
 #ifdef HF_TEST_HOOKS
     unsigned defects; /* enum engine_defect: planted mistakes, see defects.h */
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's inside: what each resident job costs and how the indexes hang together. Only the
- * engine_*.c files include this.
+/* The internals of the engine: the memory layout of resident jobs, and the indexes that lead to
+ * them. Only the files of this folder and their tests include this header.
  *
  *   seq ──seqdir──► struct live ──► struct queue      lists by (queue, state), oldest first
  *                     │   └─extra─► struct extra       unique key, group; more: expiry, own options
@@ -123,8 +123,8 @@ struct rate {
     uint32_t prev, next; /* the ones used before and after it */
 };
 
-/* How the holder of a lease ended it: a repeat of this report gets the same reply. */
-struct ended {
+/* A kept reply (core/limits.h): how the holder of a lease ended it. */
+struct kept_reply_slot {
     struct job_token token; /* counter 0 = free slot */
     uint64_t seq;
     struct wall_time run_at;
@@ -322,7 +322,7 @@ struct engine {
     size_t by_name_room;
     struct queue *last_named; /* found by the last look-up */
 
-    struct ended *ring; /* by token counter */
+    struct kept_reply_slot *kept_replies; /* by token counter */
 
     struct event *events;               /* ring, by number */
     uint64_t event_mask;                /* its size less one */
@@ -707,11 +707,13 @@ void leases_end(struct engine *e, struct live *l,
 void leases_extended(struct engine *e, struct lease *l);
 /* A job that a claim with this nonce has leased; NULL = none is left. */
 struct live *leases_by_nonce(struct engine *e, uint64_t nonce);
-/* Whether a lease of the job may have ended under this token although ended_find has nothing. */
-bool ended_forgotten(const struct engine *e, uint64_t seq, struct job_token token);
-const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_token token);
-void ended_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind, uint8_t state,
-               struct wall_time run_at);
+/* Whether a lease of the job may have ended under this token although kept_reply_find finds
+ * nothing. */
+bool kept_reply_forgotten(const struct engine *e, uint64_t seq, struct job_token token);
+const struct kept_reply_slot *kept_reply_find(const struct engine *e, uint64_t seq,
+                                              struct job_token token);
+void kept_reply_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind,
+                    uint8_t state, struct wall_time run_at);
 
 /* --- engine/holds.c: leases that jobs hold --- */
 /* Room for one more job that holds items. */

@@ -3,9 +3,8 @@
  *
  * `until` and `limit` are in lease time. An extend only writes `until`; the heap entry keeps its
  * old order and is moved when it reaches the top. The limits of a lease are durable in wall time
- * (struct lease_limits); a start computes from them how much lease time is left. A ring
- * remembers the latest reports (ack, fail, release) by token, so that a repeat of a report gets
- * the same reply. */
+ * (struct lease_limits); a start computes from them how much lease time is left. The
+ * kept replies are in a table of fixed size, by token (LIMIT_KEPT_REPLIES). */
 #include "backend/local/engine/engine_impl.h"
 
 static void nonce_link(struct engine *e, uint32_t handle)
@@ -153,7 +152,7 @@ void leases_end(struct engine *e, struct live *l, uint8_t kind)
     uint32_t handle = l->lease;
     struct lease *lease = lease_at(e, handle);
     if (kind != OP_TICK)
-        ended_put(e, l->job.seq, lease->token, kind, l->job.state, l->job.run_at);
+        kept_reply_put(e, l->job.seq, lease->token, kind, l->job.state, l->job.run_at);
     if (lease->place != SIZE_MAX)
         heap_remove(&e->leases_end, lease->place);
     if (lease->held)
@@ -166,40 +165,41 @@ void leases_end(struct engine *e, struct live *l, uint8_t kind)
     l->lease = 0;
 }
 
-/* A token's counter is its place in the ring: no index is needed, and what ended last stays. */
-static struct ended *ended_slot(const struct engine *e, struct job_token token)
+/* The counter of a token determines its slot: no index is needed, and the newest replies stay. */
+static struct kept_reply_slot *kept_reply_slot_of(const struct engine *e, struct job_token token)
 {
-    return &e->ring[token.counter & (e->config.finished_ring - 1)];
+    return &e->kept_replies[token.counter & (e->config.kept_replies - 1)];
 }
 
-void ended_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind, uint8_t state,
-               struct wall_time run_at)
+void kept_reply_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind,
+                    uint8_t state, struct wall_time run_at)
 {
-    struct ended *slot = ended_slot(e, token);
+    struct kept_reply_slot *slot = kept_reply_slot_of(e, token);
     uint32_t overtaken = slot->overtaken;
     if (token_older(token, slot->token) && slot->token.epoch > overtaken)
         overtaken = slot->token.epoch;
-    *slot = (struct ended){.token = token,
-                           .seq = seq,
-                           .run_at = run_at,
-                           .kind = kind,
-                           .state = state,
-                           .overtaken = overtaken};
+    *slot = (struct kept_reply_slot){.token = token,
+                                     .seq = seq,
+                                     .run_at = run_at,
+                                     .kind = kind,
+                                     .state = state,
+                                     .overtaken = overtaken};
 }
 
-const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_token token)
+const struct kept_reply_slot *kept_reply_find(const struct engine *e, uint64_t seq,
+                                              struct job_token token)
 {
-    const struct ended *slot = ended_slot(e, token);
+    const struct kept_reply_slot *slot = kept_reply_slot_of(e, token);
     bool found = token.counter && slot->seq == seq && token_equal(slot->token, token);
     return found ? slot : NULL;
 }
 
-/* Whether a lease of the job may have ended under this token although ended_find has nothing. It
- * cannot if the token was never issued, if a boot before the job issued it, or if the ring still
- * has the place: then the lease ran out, or was another job's. */
-bool ended_forgotten(const struct engine *e, uint64_t seq, struct job_token token)
+/* Whether a lease of the job may have ended under this token although kept_reply_find finds
+ * nothing. It cannot if the token was never issued, if a boot before the job issued it, or if the
+ * slot has not been overwritten: then the lease expired, or was another job's. */
+bool kept_reply_forgotten(const struct engine *e, uint64_t seq, struct job_token token)
 {
-    const struct ended *slot = ended_slot(e, token);
+    const struct kept_reply_slot *slot = kept_reply_slot_of(e, token);
     if (token.counter == 0 || token.epoch > e->epoch)
         return false;
     if (token.epoch < e->epoch)

@@ -60,7 +60,7 @@ static void load_report(struct engine *e, const struct stored_job *j)
 {
     uint8_t kind = j->job.state == STATE_DONE ? OP_ACK : reason_report(j->job.reason);
     if (kind != OP_TICK && j->token.counter)
-        ended_put(e, j->job.seq, j->token, kind, j->job.state, j->job.run_at);
+        kept_reply_put(e, j->job.seq, j->token, kind, j->job.state, j->job.run_at);
 }
 
 static int load_lease(struct engine *e, uint32_t handle, const struct stored_job *j)

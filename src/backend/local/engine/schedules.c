@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: the table of them, put, pause, delete, get, list. What a firing does is in
- * engine/fire.c. */
+ * ops/fire.c. */
 #include "backend/local/engine/engine_impl.h"
 #include "base/digest/crc32c.h"
 #include "ops/schedule_rules.h"

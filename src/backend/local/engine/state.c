@@ -88,10 +88,10 @@ static bool engine_lease(const struct ops *o, const struct job *j, struct lease_
 static bool engine_report_find(const struct ops *o, uint64_t seq, struct job_token token,
                                struct lease_report *ret)
 {
-    const struct ended *ended = ended_find(engine_of(o), seq, token);
-    if (!ended)
+    const struct kept_reply_slot *kept = kept_reply_find(engine_of(o), seq, token);
+    if (!kept)
         return false;
-    *ret = (struct lease_report){ended->kind, ended->state, ended->run_at};
+    *ret = (struct lease_report){kept->kind, kept->state, kept->run_at};
     return true;
 }
 
@@ -100,13 +100,13 @@ static bool engine_report_forgotten(struct ops *o, const struct job *j, struct j
     struct engine *e = engine_of(o);
     /* A waiting job has had no later claim: that of this token was lost with its batch. */
     e->forgotten_claims += token.epoch < e->epoch && state_waits(j->state);
-    return ended_forgotten(e, j->seq, token);
+    return kept_reply_forgotten(e, j->seq, token);
 }
 
 static void engine_report_keep(struct ops *o, const struct job *j, struct job_token token,
                                uint8_t kind)
 {
-    ended_put(engine_of(o), j->seq, token, kind, j->state, j->run_at);
+    kept_reply_put(engine_of(o), j->seq, token, kind, j->state, j->run_at);
 }
 
 static void engine_count_ending(struct ops *o, struct job *j, enum lease_ending how)

@@ -18,7 +18,10 @@
  *
  * Threads: append belongs to the writer, provide to the helper, the cursor and journal_applied to
  * the sweeper; these may run at the same time. journal_position and journal_figures are for anybody
- * at any time; all else before they start or after they ended. */
+ * at any time; all else before they start or after they ended.
+ *
+ * This folder may use core/records, base, libuv and, through files.h, the file system. It knows
+ * nothing about jobs or SQLite. */
 #pragma once
 
 #include "backend/local/journal/files.h"

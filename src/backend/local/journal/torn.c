@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of torn entries, for an operator to look at: torn-N beside the segments, N being the
- * generation that the journal goes on with. They are of no use to the server. */
+/* Copies of torn entries, which an operator can inspect. The file torn-N is in the folder of the
+ * segments; N is the generation in which the journal continues. The server does not read it. */
 #include <inttypes.h>
 #include <stdio.h>
 

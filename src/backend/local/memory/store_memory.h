@@ -11,7 +11,9 @@
  *
  * Jobs are slab records found by sequence and linked by increasing sequence; the fields that few
  * jobs have are in separate blocks. A job that no longer exists (purged generation, deleted queue)
- * stays in the list, is loaded, and is hidden from readers until REC_JOBS_GONE removes it. */
+ * stays in the list, is loaded, and is hidden from readers until REC_JOBS_GONE removes it.
+ *
+ * This folder implements local/store.h in memory. It may use core and base, and does no I/O. */
 #pragma once
 
 #include "backend/local/store.h"

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `holdfast check DIR`: is everything in this store as it should be? */
+/* `holdfast check DIR`: is everything in this store as it should be?
+ *
+ * src/backend/local/offline reads stores that no server uses, damaged or not: check, restore and
+ * the rows of an export. It may use the other folders of local/, ops, core, base, SQLite and the
+ * file system; it changes nothing in the store that it reads. */
 #pragma once
 
 #include <stdint.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of check: check.c (the store as a whole), check_job.c (one job), check_attempts.c
  * (history), check_pages.c (checksums), check_values.c (values out of range), check_gone.c (removed
- * jobs whose rows are still there), check_journal.c (what the store has not applied yet). */
+ * jobs whose rows are still there), check_kv.c (the key-value store), check_notices.c (alert rules,
+ * notices and breakers), check_hours.c (counters by the hour), check_journal.c (what the store has
+ * not applied yet). */
 #pragma once
 
 #include <stdio.h>

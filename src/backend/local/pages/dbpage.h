@@ -11,7 +11,11 @@
  * The page number makes a page that was written to a wrong place fail, and a page of zeros fails,
  * too. Pages in the WAL carry no such checksum: a frame has its own (pages/wal.h).
  *
- * SQLite never uses the page that holds the byte at 1 GiB; it is not checked. */
+ * SQLite never uses the page that holds the byte at 1 GiB; it is not checked.
+ *
+ * src/backend/local/pages adds checksums to the pages of the file and checks them, between SQLite
+ * and the file system. It may use base, SQLite, the file
+ * system and the connections of sqlite/, and knows nothing about jobs. */
 #pragma once
 
 #include <stdbool.h>

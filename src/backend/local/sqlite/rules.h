@@ -28,7 +28,7 @@ enum value_kind {
     VALUE_SPEC,    /* … core/schedules/schedule.h … */
     VALUE_KEY,     /* … core/kvkey.h … */
     VALUE_KEYS,    /* … a list of these: core/validate.h */
-    VALUE_BODY     /* bytes whose checksum is in another column: bodies.h */
+    VALUE_BODY     /* bytes whose checksum is in another column: body_good() */
 };
 
 struct column_rule {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of the SQLite store, shared by its own files, by check.c and by their tests.
  *
- *   store_sqlite.c         open, close, the transaction of an apply, tidy, compact
+ *   sqlite/store_sqlite.c  open, close, the transaction of an apply, tidy, compact
  *   sqlite/sql.c     connections, errors, binding
- *   dbpage.c, pages/vfs.c, pages/wal.c  checksums of pages, and of frames of the WAL
+ *   pages/dbpage.c, pages/vfs.c, pages/wal.c  checksums of pages, and of frames of the WAL
  *   sqlite/rules.c   the allowed values of each column
  *   sqlite/rows.c    rows of jobs and queues as structs
  *   sqlite/schema.c  tables, and the check that a file has exactly these
@@ -21,7 +21,10 @@
  *   sqlite/schedules.c  schedules and links: writing and loading them
  *
  * One connection, the applier's, writes and checkpoints; readers never write. No transaction stays
- * open between calls, so that the WAL can be reset. */
+ * open between calls, so that the WAL can be reset.
+ *
+ * This folder implements local/store.h in a file of SQLite. It may use pages/, core and base,
+ * SQLite and the file system. */
 #pragma once
 
 #include <sqlite3.h>

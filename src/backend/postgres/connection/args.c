@@ -3,7 +3,7 @@
 
 #include <endian.h>
 
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 #include "base/check.h"
 #include "base/utf8.h"
 

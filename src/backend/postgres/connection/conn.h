@@ -7,7 +7,10 @@
  * a pooler is used, which may give each transaction to another server process.
  *
  * When a connection is lost, its round ends with -ERR_IO, and `lost` of the owner is called. The
- * owner opens another with conn_reopen, which runs on the loop and does not block. */
+ * owner opens another with conn_reopen, which runs on the loop and does not block.
+ *
+ * src/backend/postgres/connection is the access to the server: URL, arguments, connections. It may
+ * use libpq, libuv, base and shared/, and knows nothing about jobs. */
 #pragma once
 
 #include <libpq-fe.h>

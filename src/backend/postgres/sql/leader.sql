@@ -247,12 +247,12 @@ FROM n
 WHERE n > 0
 RETURNING -o.idempotency_keys;
 
--- name: due_lease_replies
+-- name: due_kept_replies
 -- Removes replies about leases that were kept since before $1, at most $2.
-DELETE FROM @lease_reply
+DELETE FROM @kept_reply
 WHERE ctid = ANY (ARRAY(
     SELECT ctid
-    FROM @lease_reply
+    FROM @kept_reply
     WHERE at <= $1::int8
     ORDER BY at
     LIMIT $2::int4

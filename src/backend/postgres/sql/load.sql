@@ -155,11 +155,11 @@ SELECT (
     FROM ${key_counts} k
 );
 
--- name: lease_replies
+-- name: kept_replies
 -- Returns the last replies about leases that are over. Takes tokens: epochs ($1) and counters ($2).
 SELECT w.epoch, w.counter, w.seq, w.kind, w.state, w.run_at
 FROM unnest($1::int4[], $2::int8[]) n(epoch, counter)
-JOIN @lease_reply w ON w.epoch = n.epoch AND w.counter = n.counter;
+JOIN @kept_reply w ON w.epoch = n.epoch AND w.counter = n.counter;
 
 -- name: seq_high
 -- Returns the highest sequence that was drawn.

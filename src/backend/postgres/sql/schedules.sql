@@ -4,7 +4,7 @@
 
 -- name: schedule_lock
 -- Locks all schedules against other changes of them.
-SELECT pg_advisory_xact_lock(('@schedule'::regclass::oid::int8 & 2147483647)::int4, 0) IS NULL;
+SELECT pg_advisory_xact_lock(${lock_class(schedule)}, 0) IS NULL;
 
 -- name: schedules
 -- Returns and locks the schedules with these names ($1).

@@ -212,8 +212,8 @@ CREATE TABLE @attempt (
 CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed},
     ${attempt_lease_expired}, ${attempt_timed_out}, ${attempt_released_with_error});
 
--- The last reply about a lease that has ended, for a client that repeats its request.
-CREATE TABLE @lease_reply (
+-- Kept replies: the reply to the report that ended a lease, for a client that repeats the report.
+CREATE TABLE @kept_reply (
     epoch int4,
     counter int8,
     seq int8 NOT NULL,
@@ -223,7 +223,7 @@ CREATE TABLE @lease_reply (
     at int8 NOT NULL,
     PRIMARY KEY (epoch, counter)
 );
-CREATE INDEX lease_reply_by_time ON @lease_reply (at);
+CREATE INDEX kept_reply_by_time ON @kept_reply (at);
 
 -- Keys are stored as 128-bit hashes.
 CREATE TABLE @idempotency_key (

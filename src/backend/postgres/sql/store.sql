@@ -149,9 +149,9 @@ WHERE a.seq = w.seq AND a.n <= (
 DELETE FROM @attempt
 WHERE seq = ANY ($1::int8[]);
 
--- name: lease_reply_new
+-- name: kept_reply_new
 -- Keeps the last reply about leases. Takes one array for each column.
-INSERT INTO @lease_reply (epoch, counter, seq, kind, state, run_at, at)
+INSERT INTO @kept_reply (epoch, counter, seq, kind, state, run_at, at)
 SELECT unnest($1::int4[]), unnest($2::int8[]), unnest($3::int8[]), unnest($4::int2[]), unnest($5::int2[]),
     unnest($6::int8[]), unnest($7::int8[])
 ON CONFLICT (epoch, counter) DO NOTHING;

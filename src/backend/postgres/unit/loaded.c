@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the results of the load: rows, queues, keys, and the time. */
 #include "backend/postgres/impl.h"
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 
 static void load_extra(const PGresult *r, int at, struct job_extra *x)
 {
@@ -271,7 +271,7 @@ bool pg_unit_needs_replies(struct unit *u)
         return false;
     }
     pg_unit(u)->asked |= ASKED_REPLIES;
-    pg_conn_send(pg_pipeline_of(u), SQL_LEASE_REPLIES, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_KEPT_REPLIES, &pg_unit(u)->args);
     pg_conn_send(pg_pipeline_of(u), SQL_SEQ_HIGH, &pg_unit(u)->args);
     return true;
 }

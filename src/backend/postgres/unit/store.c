@@ -318,7 +318,7 @@ static void send_replies(struct unit *u)
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->run_at.ms));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, u->now.ms));
 #undef EACH
-    pg_conn_send(pg_pipeline_of(u), SQL_LEASE_REPLY_NEW, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_KEPT_REPLY_NEW, &pg_unit(u)->args);
 }
 
 static void send_idems(struct unit *u)

@@ -3,7 +3,10 @@
  *
  * hiredis parses the protocol; the socket belongs to libuv, so that TLS can be used (tls.h). When a
  * connection is lost, every waiting command is answered with NULL, then `lost` is called; the owner
- * opens it again with redis_conn_open, which does not block. */
+ * opens it again with redis_conn_open, which does not block.
+ *
+ * src/backend/redis/connection is the access to the server: URL, TLS, handshake, arguments,
+ * scripts. It may use hiredis, OpenSSL, libuv, base and shared/, and knows nothing about jobs. */
 #pragma once
 
 #include <hiredis/hiredis.h>

@@ -66,7 +66,7 @@ end
 local named, named_count, first = {}, count(), at
 for k = 1, named_count do named[k] = A[first + 2 * k - 2] end
 at = first + 2 * named_count
-local words_of, given, row_count = {}, {}, #rows
+local kept_of, given, row_count = {}, {}, #rows
 local named_rows = mget('row', named)
 for k = 1, named_count do
   local seq, row, token = named[k], named_rows[k], A[first + 2 * k - 1]
@@ -80,7 +80,7 @@ for k = 1, named_count do
       give_queue(queue_of(row))
     end
   end
-  if token ~= '' and (not row or ${job.token(row)} ~= token) then words_of[#words_of + 1] = token end
+  if token ~= '' and (not row or ${job.token(row)} ~= token) then kept_of[#kept_of + 1] = token end
 end
 
 local function give_holder(n, key)
@@ -193,16 +193,16 @@ if #hold > 0 then
   call('ZADD', P .. 'holds', text(now + hold_ms), me)
 end
 
--- the last replies about leases that have ended
-local words = {}
-local words_spans, words_span = count(), math.floor(now / count())
-if #words_of > 0 then
-  for span = words_span, words_span - words_spans, -1 do
-    local words_found = mget('w:' .. text(span), words_of)
-    for k = 1, #words_of do
-      if words_found[k] then
-        words[#words + 1] = words_of[k]
-        words[#words + 1] = words_found[k]
+-- kept replies to the reports that ended these leases
+local kept = {}
+local kept_spans, kept_span = count(), math.floor(now / count())
+if #kept_of > 0 then
+  for span = kept_span, kept_span - kept_spans, -1 do
+    local kept_found = mget('w:' .. text(span), kept_of)
+    for k = 1, #kept_of do
+      if kept_found[k] then
+        kept[#kept + 1] = kept_of[k]
+        kept[#kept + 1] = kept_found[k]
       end
     end
   end
@@ -243,4 +243,4 @@ if live_wanted then
   live = (t[1] or 0) + (t[2] or 0) + (t[3] or 0)
 end
 return { text(now), meta[3] or '', text(seq_before), text(number_before), text(seq_high), keys, live, #hold > 0 and 1 or 0,
-  queues, counted, rows, idems, words, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '', queues_there }
+  queues, counted, rows, idems, kept, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '', queues_there }

@@ -11,7 +11,7 @@
  * the key ever had, even if the key was created and deleted meanwhile. */
 #include "backend/kv_bounds.h"
 #include "backend/redis/impl.h"
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 #include "ops/kv_check.h"
 
 #define META_BYTES ROW_HEAD(kv)

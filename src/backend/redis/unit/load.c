@@ -110,8 +110,8 @@ static bool live_wanted(struct unit *u)
 /* For how long replies are stored, so that the script can search for them. */
 void rd_args_reply_spans(struct rargs *a)
 {
-    redis_args_int(a, REPLY_SPANS);
-    redis_args_int(a, REPLY_SPAN_MS);
+    redis_args_int(a, KEPT_SPANS);
+    redis_args_int(a, KEPT_SPAN_MS);
 }
 
 void rd_unit_send_load(struct item *it)

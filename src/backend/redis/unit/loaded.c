@@ -16,7 +16,7 @@ enum answer {
     IS_COUNTED,
     IS_ROWS,
     IS_IDEMS,
-    IS_WORDS,
+    IS_KEPT_REPLIES,
     IS_TAKEN,
     IS_KEYS_VALUES,
     IS_STORES_BEFORE, /* the load itself counts as a store when it draws numbers */
@@ -127,7 +127,7 @@ static int load_idems(struct unit *u, const redisReply *r)
     return 0;
 }
 
-static int load_words(struct unit *u, const redisReply *r)
+static int load_kept_replies(struct unit *u, const redisReply *r)
 {
     for (size_t i = 0; i + 1 < reply_count(r); i += 2) {
         struct kept_reply *w = unit_alloc(u, sizeof *w);
@@ -186,7 +186,7 @@ int rd_unit_loaded(struct item *it, const redisReply *r)
     if (!err)
         err = load_idems(u, reply_at(r, IS_IDEMS));
     if (!err)
-        err = load_words(u, reply_at(r, IS_WORDS));
+        err = load_kept_replies(u, reply_at(r, IS_KEPT_REPLIES));
     if (err)
         return err;
     load_counts(u, reply_at(r, IS_COUNTED));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/redis/unit/row.h"
 
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 #include "core/job_texts.h"
 #include "core/records/wire.h"
 

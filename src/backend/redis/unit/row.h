@@ -2,7 +2,10 @@
 /* The encoding of jobs, queues and what belongs to them in Redis: one byte string each, with a
  * version. The fields that scripts read come first, at fixed offsets (row_fields.h); the rest is
  * varints. Every change increases the revision: a store says which revision it has read, and is
- * refused if that is no longer the present one. */
+ * refused if that is no longer the present one.
+ *
+ * src/backend/redis/unit has what a unit of work reads and writes, and the encoding of it. It may
+ * use shared/, ops, core, base and connection/. */
 #pragma once
 
 #include "backend/redis/unit/row_fields.h"

@@ -639,7 +639,7 @@ static void the_ring_knows_what_it_forgot(void **state)
     struct engine_config config;
     struct rig r;
     engine_config_default(&config);
-    config.finished_ring = 4;
+    config.kept_replies = 4;
     rig_open(&r, &config);
     struct job_view old = claim_new(&r), first = claim_new(&r), jobs[4];
     assert_int_equal(ack_by(&r, first.job.seq, first.token), OUT_OK);

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "backend/shared/row_check.h"
 #include "backend/shared/shared.h"
-#include "backend/shared/sound.h"
 
 static struct row good_row(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/shared/sound.h"
+#include "backend/shared/row_check.h"
 
 #include "core/job_texts.h"
 #include "core/limits.h"

@@ -1,0 +1,3 @@
+/* The rules; core/words.c
+ * has their names, as has other/rule.c. */
+int rule; // see names.h
