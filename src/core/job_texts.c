@@ -75,10 +75,11 @@ void job_texts_write(struct json_writer *w, const void *x, bool in_events)
 /* Runs several times for each job: the rows are written out, not looped over. */
 static uint32_t extra_bits(const struct job_extra *x)
 {
-#define BIT(member, ...) | (x->member.len ? HAS_TEXT(JOB_TEXT_INDEX_##member) : 0)
-    return (x->expires_at.ms ? HAS_EXPIRY : 0) |
-           (x->options.len ? HAS_OPTIONS : 0)JOB_TEXT_TABLE(BIT);
+    uint32_t bits = (x->expires_at.ms ? HAS_EXPIRY : 0) | (x->options.len ? HAS_OPTIONS : 0);
+#define BIT(member, ...) bits |= x->member.len ? HAS_TEXT(JOB_TEXT_INDEX_##member) : 0;
+    JOB_TEXT_TABLE(BIT)
 #undef BIT
+    return bits;
 }
 
 bool job_extra_present(const struct job_extra *x)
@@ -88,9 +89,11 @@ bool job_extra_present(const struct job_extra *x)
 
 bool job_extra_fits(const struct job_extra *x)
 {
-#define FITS(member, name, column, max, ...) &&x->member.len <= (max)
-    return x->options.len <= POLICY_BYTES_MAX && wall_fits(x->expires_at) JOB_TEXT_TABLE(FITS);
+    bool fits = x->options.len <= POLICY_BYTES_MAX && wall_fits(x->expires_at);
+#define FITS(member, name, column, max, ...) fits = fits && x->member.len <= (max);
+    JOB_TEXT_TABLE(FITS)
 #undef FITS
+    return fits;
 }
 
 size_t job_extra_bytes_max(const struct job_extra *x)

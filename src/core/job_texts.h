@@ -67,9 +67,11 @@ static inline struct span job_text_of(const void *x, size_t i)
 static inline size_t job_texts_bytes(const void *x)
 {
     const struct job_texts *t = x;
-#define JOB_TEXT_LEN(member, ...) +t->member.len
-    return 0 JOB_TEXT_TABLE(JOB_TEXT_LEN);
+    size_t bytes = 0;
+#define JOB_TEXT_LEN(member, ...) bytes += t->member.len;
+    JOB_TEXT_TABLE(JOB_TEXT_LEN)
 #undef JOB_TEXT_LEN
+    return bytes;
 }
 
 /* Whether each text that is there is valid and within its limit. JSON of an API is checked as a

@@ -271,6 +271,34 @@ describe('nodes that share a server', () => {
     assert.equal((await apis[0].get('/v1/queues/flushed')).json.counts.ready, 3);
   });
 
+  test('HF-21 the progress of a job never shares a key with the kept replies of its time', async (t) => {
+    const server = await startServer({ backend: `${redis.url}?prefix=span:` });
+    t.after(() => stopServer(server));
+    const api = new Client(server);
+    const claim = async () => (await api.post('/v1/queues/q/claim', {})).json.jobs[0];
+    assert.equal((await api.post('/v1/queues/q/jobs', { payload: 0 })).status, 201);
+    const other = await claim();
+    // Kept replies are grouped by 5 minutes: the next sequences are the numbers of this group and of the next one.
+    const group = Math.floor(Date.now() / 300_000);
+    redis.cli('hset', 'span:meta', 'seq', String(group - 1));
+    const jobs = [];
+    for (let n = 0; n < 3; n++) {
+      assert.equal((await api.post('/v1/queues/q/jobs', { payload: n })).status, 201);
+      const job = await claim();
+      assert.equal((await api.post(`/v1/jobs/${job.id}/progress`, { token: job.token, percent: n })).status, 200);
+      jobs.push(job);
+    }
+    assert.ok(jobs.some((job) => job.seq === group), jobs.map((job) => job.seq).join());
+    assert.equal((await api.post(`/v1/jobs/${other.id}/ack`, { token: other.token })).status, 200);
+    assert.equal((await api.delete(`/v1/jobs/${other.id}`)).status, 200);
+    for (const job of jobs) assert.equal(redis.cli('ttl', `span:w:${job.seq}`), '-1');
+    for (const job of jobs) {
+      assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
+      assert.equal((await api.delete(`/v1/jobs/${job.id}`)).status, 200);
+    }
+    assert.equal((await api.post(`/v1/jobs/${other.id}/ack`, { token: other.token })).status, 200);
+    api.close();
+  });
   test('PDQ-4 a node stops although jobs are due all the time', async (t) => {
     for (let i = 0; i < 12; i++) {
       const server = await startServer({ backend: `${redis.url}?prefix=end${i}:`, args: ['--node', '5'] });

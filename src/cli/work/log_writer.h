@@ -2,8 +2,8 @@
 /* Writes text to standard error from its own thread.
  *
  * Standard error may be a terminal that is stopped with Ctrl-S, or a pipe that is not read. A
- * write then blocks, and must not keep the loop from renewing leases. The descriptor cannot be
- * made non-blocking, because it may be shared with other processes. */
+ * write then blocks, and must not keep the loop from renewing leases. The descriptor must stay
+ * blocking, because it may be shared with other processes. */
 #pragma once
 
 #include <stdbool.h>

@@ -198,7 +198,7 @@ local kept = {}
 local kept_spans, kept_span = count(), math.floor(now / count())
 if #kept_of > 0 then
   for span = kept_span, kept_span - kept_spans, -1 do
-    local kept_found = mget('w:' .. text(span), kept_of)
+    local kept_found = mget('kept:' .. text(span), kept_of)
     for k = 1, #kept_of do
       if kept_found[k] then
         kept[#kept + 1] = kept_of[k]

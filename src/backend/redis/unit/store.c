@@ -295,7 +295,7 @@ static void change_replies(struct item *it)
     struct rargs_mark before = redis_args_mark(&it->args);
     struct kept_reply removed;
     char key[32];
-    snprintf(key, sizeof key, "w:%lld", (long long)(u->now.ms / KEPT_SPAN_MS));
+    snprintf(key, sizeof key, "kept:%lld", (long long)(u->now.ms / KEPT_SPAN_MS));
     rd_change(&it->args, "HSET", key);
     for (const struct kept_reply *w = u->new_replies; w; w = w->next)
         put_reply(it, w);
