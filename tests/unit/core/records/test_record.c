@@ -389,7 +389,7 @@ static void test_leases_and_tokens_are_checked(void **state)
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x00\x01\x02\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x00\x02\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x00\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x07\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x08\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x02\x02\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x64"), 0);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x63"), -ERR_CORRUPT);
