@@ -101,7 +101,7 @@ for (const [store, backend] of Object.entries(stores)) {
       await until('the heartbeat waits', async () => (await apis[0].get('/metrics')).text.includes('holdfast_heartbeats_waiting 1'));
       assert.equal((await apis[1].post(`/v1/jobs/${job.id}/cancel`, {})).status, 202);
       const sent = performance.now();
-      assert.deepEqual(ok(await told), { cancel: [job.id], lost: [] });
+      assert.deepEqual(ok(await told), { cancel: [job.id], lost: [], cancel_tokens: [job.token], lost_tokens: [] });
       const took = performance.now() - sent;
       ok(await apis[0].post(`/v1/jobs/${job.id}/release`, { token: job.token }));
       return took;
