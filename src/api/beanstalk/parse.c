@@ -56,7 +56,7 @@ static const struct verb_row {
 const char *bs_verb_name(enum bs_verb w)
 {
     static const char *const names[BS_VERB_COUNT] = {
-#define VERB_NAME(verb, name, blank, args) [verb] = name,
+#define VERB_NAME(verb, name, blank, args) [verb] = (name),
         VERBS(VERB_NAME)
 #undef VERB_NAME
     };

@@ -17,9 +17,12 @@ struct name_page {
 #define NAME_PAGE_LIMIT 100 /* without `limit` */
 /* The rows of `cursor` and `limit`, for a list with other parameters; `member` is the page. */
 #define NAME_PAGE_ROWS(type, member)                                                               \
-    {"cursor", FIELD_TEXT, offsetof(type, member.cursor), 0, LIMIT_URL_BYTES, NULL, 0},            \
+    {"cursor", FIELD_TEXT,      offsetof(type, member) + offsetof(struct name_page, cursor),       \
+     0,        LIMIT_URL_BYTES, NULL,                                                              \
+     0},                                                                                           \
     {                                                                                              \
-        "limit", FIELD_INT, offsetof(type, member.limit), 1, LIMIT_BATCH, NULL, 0                  \
+        "limit", FIELD_INT, offsetof(type, member) + offsetof(struct name_page, limit), 1,         \
+            LIMIT_BATCH, NULL, 0                                                                   \
     }
 
 /* Reads `limit` and `cursor`, and no other parameter, from the query. The page is in the request's

@@ -37,7 +37,7 @@ static const struct kind kinds[ALERT_ON_COUNT] = {
 const char *alert_on_name(enum alert_on on)
 {
     static const char *const names[ALERT_ON_COUNT] = {
-#define NAME(on, number, name, separator) [on] = name,
+#define NAME(on, number, name, separator) [on] = (name),
         ALERT_KINDS(NAME, "")
 #undef NAME
     };

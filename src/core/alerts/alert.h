@@ -32,7 +32,7 @@
     K(ALERT_FAILOVER, 7, "failover", SEPARATOR)
 
 enum alert_on {
-#define ALERT_ENUMERATOR(on, number, name, separator) on = number,
+#define ALERT_ENUMERATOR(on, number, name, separator) on = (number),
     ALERT_KINDS(ALERT_ENUMERATOR, "")
 #undef ALERT_ENUMERATOR
         ALERT_ON_COUNT

@@ -19,7 +19,7 @@ struct alert_in {
 };
 
 static const char *const on_names[] = {
-#define NAME(on, number, name, separator) [(on)-ALERT_DEAD] = name,
+#define NAME(on, number, name, separator) [(on)-ALERT_DEAD] = (name),
     ALERT_KINDS(NAME, "")
 #undef NAME
         NULL};
