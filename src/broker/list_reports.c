@@ -32,13 +32,6 @@ static void fail(struct list_reports *l, enum outcome outcome)
     l->page->note = NULL;
 }
 
-static bool keep(struct arena *arena, struct span from, struct span *ret)
-{
-    const char *copy = from.len ? arena_copy(arena, from.at, from.len) : NULL;
-    *ret = span_of(copy, copy ? from.len : 0);
-    return copy || from.len == 0;
-}
-
 /* A job that was removed in the meantime has no reports. */
 static void report_cb(void *ctx, const struct reply *r)
 {
@@ -46,10 +39,12 @@ static void report_cb(void *ctx, const struct reply *r)
     struct job_view *v = (struct job_view *)&l->page->jobs[r->tag];
     if (r->outcome != OUT_OK && r->outcome != OUT_NOT_FOUND)
         fail(l, r->outcome);
-    else if (r->outcome == OUT_OK && r->job_count == 1 &&
-             !(keep(&l->arena, r->jobs[0].progress, &v->progress) &&
-               keep(&l->arena, r->jobs[0].log, &v->log)))
-        fail(l, OUT_UNAVAILABLE);
+    if (r->outcome == OUT_OK && r->job_count == 1) {
+        v->progress = r->jobs[0].progress;
+        v->log = r->jobs[0].log;
+        if (!arena_keep(&l->arena, &v->progress) || !arena_keep(&l->arena, &v->log))
+            fail(l, OUT_UNAVAILABLE);
+    }
     if (--l->left == 0)
         finish(l);
 }

@@ -59,7 +59,7 @@ void disk_journal_free(struct disk_journal *j)
 }
 
 /* What happened to the segments since the last check. A file that was created and lost counts as if
- * it had been used, so there are at least so many that were used again. */
+ * it had been used, so the number of segments that were used again is a lower bound. */
 static void segments_look(struct disk_journal *j, struct disk_journal_note *note)
 {
     struct journal_figures f;

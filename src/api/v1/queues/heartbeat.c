@@ -41,30 +41,20 @@ struct heartbeat {
 
 /* ---- the answer ---- */
 
-static void write_ids(struct json_writer *w, const char *key, const struct broker_lease *leases,
-                      size_t count)
+/* The ids of the jobs, or the lease tokens in the same order. The worker may have claimed a job
+ * again: the token says which of its claims is meant. */
+static void write_leases(struct json_writer *w, const char *key, const struct broker_lease *leases,
+                         size_t count, bool tokens)
 {
-    char id[ID_ULID_BYTES];
+    char text[ID_ULID_BYTES > TOKEN_TEXT_BYTES ? ID_ULID_BYTES : TOKEN_TEXT_BYTES];
     json_write_key(w, key);
     json_write_array(w);
     for (size_t i = 0; i < count; i++) {
-        id_ulid(id_make(leases[i].job.hi, leases[i].job.seq), id);
-        json_write_text(w, span_text(id));
-    }
-    json_write_array_end(w);
-}
-
-/* In the same order as the ids. The worker may have claimed the job again: the lease token says
- * which of its claims is meant. */
-static void write_tokens(struct json_writer *w, const char *key, const struct broker_lease *leases,
-                         size_t count)
-{
-    char token[TOKEN_TEXT_BYTES];
-    json_write_key(w, key);
-    json_write_array(w);
-    for (size_t i = 0; i < count; i++) {
-        token_text(leases[i].token, token);
-        json_write_text(w, span_text(token));
+        if (tokens)
+            token_text(leases[i].token, text);
+        else
+            id_ulid(id_make(leases[i].job.hi, leases[i].job.seq), text);
+        json_write_text(w, span_text(text));
     }
     json_write_array_end(w);
 }
@@ -83,10 +73,10 @@ static void heartbeat_over(void *ctx, const struct broker_heartbeat_result *resu
     }
     answer_begin(h->x, &w);
     json_write_object(&w);
-    write_ids(&w, "cancel", result->cancel, result->cancel_count);
-    write_ids(&w, "lost", result->lost, result->lost_count);
-    write_tokens(&w, "cancel_tokens", result->cancel, result->cancel_count);
-    write_tokens(&w, "lost_tokens", result->lost, result->lost_count);
+    write_leases(&w, "cancel", result->cancel, result->cancel_count, false);
+    write_leases(&w, "lost", result->lost, result->lost_count, false);
+    write_leases(&w, "cancel_tokens", result->cancel, result->cancel_count, true);
+    write_leases(&w, "lost_tokens", result->lost, result->lost_count, true);
     json_write_object_end(&w);
     answer_end(h->x, &w, 200);
 }
