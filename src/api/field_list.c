@@ -4,7 +4,7 @@
 
 #include "api/field_conv.h"
 #include "base/suggest.h"
-#include "core/headers.h"
+#include "core/jobs/headers.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/validate.h"

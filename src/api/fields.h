@@ -34,7 +34,8 @@ enum field_type {
      * is its only part, or as JSON, which begins with "[". min 0: a prefix, which may be empty. */
     FIELD_KV_KEY,
     FIELD_KV_KEYS, /* struct texts_in: 1 to max of them; bodies only */
-    FIELD_HEADERS, /* struct span: headers of a job (core/headers.h); a query gives them as JSON */
+    FIELD_HEADERS, /* struct span: headers of a job (core/jobs/headers.h); a query gives them as
+                      JSON */
     FIELD_TYPE_COUNT
 };
 

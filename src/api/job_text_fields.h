@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a table of fields for the texts of a job (core/job_texts.h). The target begins with a
- * struct job_texts, and AT(member) is an offset in it. */
+/* Rows of a table of fields for the texts of a job (core/jobs/job_texts.h). The target begins with
+ * a struct job_texts, and AT(member) is an offset in it. */
 #pragma once
 
 #include "api/fields.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 
 #define JOB_FIELD_TEXT(member, name, max) {name, FIELD_TEXT, AT(member), 0, max, NULL, 0},
 #define JOB_FIELD_HEADERS(member, name, max) {name, FIELD_HEADERS, AT(member), 0, max, NULL, 0},

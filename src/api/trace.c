@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/trace.h"
 
-#include "core/headers.h"
+#include "core/jobs/headers.h"
 #include "core/limits.h"
 
 /* Joins the values of all headers with this name with commas. */

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 
 struct block {
     char *at; /* NULL = only measuring */

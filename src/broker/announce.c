@@ -2,8 +2,8 @@
 /* Log lines for operators: jobs that died, queues that reached warn_depth, schedules that fail. It
  * is a listener like any other, so each line is about something durable. */
 #include "broker/broker_impl.h"
-#include "core/headers.h"
-#include "core/id.h"
+#include "core/jobs/headers.h"
+#include "core/jobs/id.h"
 
 static void announce_dead(const struct broker *b, const struct broker_event *e)
 {

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "broker/notice_text.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/kvkey.h"
 
 /* ---- selecting ---- */

@@ -7,7 +7,7 @@
 
 #include "base/json/json.h"
 #include "broker/broker.h"
-#include "core/id.h"
+#include "core/jobs/id.h"
 #include "ops/op.h"
 
 /* The job of an event. */

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "broker/broker_impl.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/kvkey.h"
 
 #define BATCH 16

@@ -15,7 +15,7 @@
 #include "broker/broker_impl.h"
 #include "broker/notice_text.h"
 #include "broker/webhook.h"
-#include "core/id.h"
+#include "core/jobs/id.h"
 
 #define CHECK_MS 1000 /* how often conditions are checked, and at the latest the outbox */
 #define HOLD_SPARE_MS                                                                              \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings of a queue explained, from core/policy_table.h: for a terminal, and as the page
- * docs/reference/policy.md. */
+/* The settings of a queue explained, from core/queues/policy_table.h: for a terminal, and as the
+ * page docs/reference/policy.md. */
 #pragma once
 
 #include <stdio.h>

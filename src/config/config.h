@@ -25,7 +25,7 @@
 #include "broker/broker.h"
 #include "config/keys.h"
 #include "config/options.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 
 #define CONFIG_FILE_BYTES_MAX ((size_t)1 << 20)
 

@@ -8,9 +8,9 @@
  * a choice; flags; meaning. */
 #pragma once
 
-#include "core/id.h"
+#include "core/jobs/id.h"
 #include "core/limits.h"
-#include "core/policy_table.h"
+#include "core/queues/policy_table.h"
 
 #define CONFIG_YEAR_MS (INT64_C(366) * 24 * 3600 * 1000)
 #define CONFIG_ALLOW_MAX 64

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "core/policy_fields.h"
+#include "core/queues/policy_fields.h"
 
 /* The text up to the next '/', which is removed from *rest. */
 static struct span part_take(struct span *rest)

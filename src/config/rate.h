@@ -3,7 +3,7 @@
 #pragma once
 
 #include "config/units.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 
 /* COUNT/DURATION, optionally followed by /PER, which is one of the names in `pers`
  * ("queue|group"); the default is the first. A duration without a number is one unit.

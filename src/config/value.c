@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "config/rate.h"
 #include "config/table.h"
-#include "core/policy_fields.h"
+#include "core/queues/policy_fields.h"
 
 static void *member(struct config *c, const struct config_key *k)
 {

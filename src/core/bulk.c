@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/bulk.h"
 
+#include "core/jobs/state.h"
 #include "core/limits.h"
-#include "core/state.h"
 #include "core/validate.h"
 
 static const struct {

@@ -2,7 +2,7 @@
 /* Filters: the cheap fields first, texts last. */
 #include "core/filter.h"
 
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 
 static bool extra_matches(const struct job_filter *f, const struct job_extra *extra)
 {

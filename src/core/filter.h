@@ -7,7 +7,7 @@
 
 #include "base/span.h"
 #include "base/system/clock.h"
-#include "core/job.h"
+#include "core/jobs/job.h"
 
 struct job_filter {
     struct job_texts; /* empty = any; its members are members of this struct */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every limit on what a client may send or request. These are hard limits of the format; a queue's
+/* src/core has the rules of jobs, queues, keys, alerts and schedules. It may use src/base, does no
+ * I/O, reads no clock and has no globals.
+ *
+ * Every limit on what a client may send or request. These are hard limits of the format; a queue's
  * policy or the configuration may be stricter. */
 #pragma once
 

@@ -4,10 +4,10 @@
 #include "core/validate.h"
 
 #include "base/utf8.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/progress.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
-#include "core/progress.h"
 #include "core/records/record.h"
 
 /* Bytes of valid UTF-8 at the start of text. */

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "base/span.h"
-#include "core/job.h"
+#include "core/jobs/job.h"
 
 /* 1 to 200 bytes of UTF-8, no control characters, not starting with '-'. */
 MUST_CHECK int validate_queue_name(struct span name, struct err_note *note);

@@ -2,7 +2,7 @@
 /* Alert rules: put, delete, edges of conditions; which rules match an event. */
 #include "ops/alerts.h"
 
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/replies.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What may be done to one job without its lease: cancel, requeue, patch, remove, annotate; also as
  * a part of a bulk action. */
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/note.h"

@@ -3,10 +3,10 @@
 #include "ops/enqueue.h"
 
 #include "base/check.h"
-#include "core/id.h"
-#include "core/job_texts.h"
+#include "core/jobs/id.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
-#include "core/unique.h"
+#include "core/queues/unique.h"
 #include "core/validate.h"
 #include "ops/enqueue_check.h"
 #include "ops/replies.h"

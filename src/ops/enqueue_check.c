@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/enqueue_check.h"
 
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/moved.h"

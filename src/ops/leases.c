@@ -9,7 +9,7 @@
  * A report names the lease by its token. A repeat of the report that ended the lease gets the kept
  * reply, also after the job has been claimed by others. core/limits.h says how long each store
  * keeps a reply (LIMIT_KEPT_REPLIES, LIMIT_KEPT_REPLY_MS). */
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/held.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/moved.h"
 
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/progress.h"
+#include "core/jobs/state.h"
 #include "core/limits.h"
-#include "core/progress.h"
-#include "core/state.h"
 #include "core/validate.h"
 
 #define NOTED_BYTES 64   /* of a record with result and error, less their texts */

@@ -18,8 +18,8 @@
 #include "base/span.h"
 #include "base/system/clock.h"
 #include "core/filter.h"
-#include "core/job.h"
-#include "core/policy.h"
+#include "core/jobs/job.h"
+#include "core/queues/policy.h"
 #include "core/records/record.h"
 
 enum op_kind {
@@ -194,7 +194,7 @@ struct op_lease {
     /* ack, fail */
     uint8_t result_kind;
     struct span result;
-    /* fail: message, class and stack of what went wrong (core/job_error.h); each is cut */
+    /* fail: message, class and stack of what went wrong (core/jobs/job_error.h); each is cut */
     struct span error, error_type, stack;
     uint8_t error_kind;
     bool no_retry;
@@ -584,7 +584,7 @@ struct attempt_view {
     struct span worker; /* empty = no name */
     struct wall_time started_at, ended_at; /* ended_at 0 = still running */
     uint8_t outcome, error_kind;           /* enum attempt_outcome, enum error_kind */
-    struct span error; /* failed, crashed: packed (core/job_error.h); may be empty */
+    struct span error; /* failed, crashed: packed (core/jobs/job_error.h); may be empty */
 };
 
 /* What happened to a job since the server started; counts end at the highest number. */
@@ -613,7 +613,7 @@ struct job_view {
     struct span queue;          /* name */
     struct span owner;          /* of the queue; this and the next two: get, peek, page */
     bool require_token;         /* of its policy */
-    bool by_due;                /* the same; job.priority is then an order (core/job.h) */
+    bool by_due;                /* the same; job.priority is then an order (core/jobs/job.h) */
     bool paused;                /* the queue hands out nothing now */
     uint32_t lease_ms;          /* running */
     struct job_token token;     /* running: of the current lease; after a claim: the claimer's */
@@ -642,7 +642,7 @@ struct job_view {
     uint8_t result_kind, error_kind;
     uint8_t damage; /* enum job_damage */
     struct span result;
-    struct span error; /* packed (core/job_error.h) */
+    struct span error; /* packed (core/jobs/job_error.h) */
 };
 
 /* The priority that the job was given. */

@@ -34,7 +34,7 @@
 #include "base/digest/hash.h"
 #include "base/digest/random.h"
 #include "core/bulk.h"
-#include "core/moves.h"
+#include "core/jobs/moves.h"
 #include "ops/defects.h"
 #include "ops/op.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the holder of a lease reports while it works: progress and lines of the log. Both need the
  * current lease; neither changes the job. */
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 
 #include "core/limits.h"
 #include "core/validate.h"

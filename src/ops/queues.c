@@ -2,7 +2,7 @@
 /* Queues: create and change, pause, purge, delete; and the beginning of bulk actions. */
 #include "core/bulk.h"
 #include "core/limits.h"
-#include "core/unique.h"
+#include "core/queues/unique.h"
 #include "core/validate.h"
 #include "ops/replies.h"
 
@@ -23,7 +23,7 @@ static bool texts_valid(struct ops *o, const struct op_queue *want, struct reply
     return true;
 }
 
-/* Checks that depend on the scope of unique keys; see core/unique.h. */
+/* Checks that depend on the scope of unique keys; see core/queues/unique.h. */
 static bool scope_allowed(struct ops *o, const struct queue_state *q, uint8_t to, struct reply *r)
 {
     uint8_t from = q->policy.unique_scope;

@@ -2,7 +2,7 @@
 /* Kind and headers of a job, and class and stack of the error that a worker reports. */
 #include "conform/schedules.h"
 
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 
 #define TRACE "{\"traceparent\":\"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"}"

@@ -2,7 +2,7 @@
 /* The history of attempts, and the last errors. */
 #include "conform/conform.h"
 
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 
 static struct op get_op(uint64_t seq)

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "conform/conform.h"
+#include "core/jobs/progress.h"
 #include "core/limits.h"
-#include "core/progress.h"
 
 static struct op progress_op(struct env *e, struct held h, unsigned percent, const char *message)
 {

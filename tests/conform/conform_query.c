@@ -2,7 +2,7 @@
 /* Queries: get, peek, counts. */
 #include "conform/conform.h"
 
-#include "core/id.h"
+#include "core/jobs/id.h"
 
 static enum outcome get_by_text(struct env *e, const char *text)
 {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "conform/conform.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/progress.h"
 #include "core/limits.h"
-#include "core/progress.h"
 
 #define LINES "1000 1 first\n2000 2 second\n"
 

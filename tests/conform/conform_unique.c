@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unique keys: at most one live (or kept) job each, in one queue. */
 #include "conform/conform.h"
-#include "core/unique.h"
+#include "core/queues/unique.h"
 
 static struct op unique_op(const char *queue, const char *key, enum unique_mode mode)
 {
@@ -214,7 +214,7 @@ static void one_in_each_state(struct env *e, uint64_t seqs[STATE_COUNT])
 }
 
 /* A store that finds the holders of a queue's keys again, after a change of scope, follows the rule
- * of core/unique.h for every state. */
+ * of core/queues/unique.h for every state. */
 static void scope_changes(struct env *e)
 {
     static const uint8_t scopes[] = {UNIQUE_KEPT, UNIQUE_LIVE, UNIQUE_NONE,

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
-#include "core/id.h"
-#include "core/job.h"
+#include "core/jobs/id.h"
+#include "core/jobs/job.h"
 #include "core/limits.h"
 #include "core/validate.h"
 

@@ -5,7 +5,7 @@
  * An input is a frame, or (since no mutation survives its CRC) the records of one. */
 #include "base/buf.h"
 #include "base/check.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 #include "core/records/frame.h"
 #include "core/records/record.h"
 

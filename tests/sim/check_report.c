@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checker on what the holders of leases reported (core/progress.h): C1, C2.
+/* The checker on what the holders of leases reported (core/jobs/progress.h): C1, C2.
  *
  * A view shows what the store has when it is read, which may be later than the request. So at any
  * time the checker only looks for texts that were never sent; at the last reads also for confirmed
  * ones that are missing. The simulated logs are far shorter than LIMIT_LOG_BYTES. */
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 
 #include "sim/know.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 #include "sim/world.h"
 
 /* ---- calls ----------------------------------------------------------------------------------- */

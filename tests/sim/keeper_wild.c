@@ -4,7 +4,7 @@
  * what is recovered, counters equal a recount, lack of memory changes nothing, and no item stays
  * held. */
 #include "base/check.h"
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 #include "sim/world.h"
 
 #define RECENT 24

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 
 static int64_t between(struct ops_source *s, int64_t low, int64_t high)
 {

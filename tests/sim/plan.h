@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/digest/random.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 
 /* name, per cent of the seeds that have it */
 #define FEATURE_TABLE(X)                                                                           \

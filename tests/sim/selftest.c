@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 #include "sim/selftest.h"
 
 #define LEASE 1000

@@ -5,8 +5,8 @@
 
 #include "api/json_members.h"
 #include "api/keyval/keyval_impl.h"
-#include "core/job_error.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 50

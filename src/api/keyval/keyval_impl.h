@@ -14,7 +14,7 @@
 #include "api/keyval/keyval.h"
 #include "api/stream.h"
 #include "core/limits.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 
 /* lockDuration. After the start it is applied to queues that have another value, one after the
  * other in the order of their names. */

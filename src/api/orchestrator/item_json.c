@@ -6,7 +6,7 @@
 
 #include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 
 const char *const orc_status_names[] = {"NEW", "IN_PROGRESS", "DONE", "FAILED", "DELETED", NULL};

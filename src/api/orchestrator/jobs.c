@@ -4,7 +4,7 @@
  * this API. A list finds them by their common correlation id, newest first. */
 #include "api/json_members.h"
 #include "api/orchestrator/orchestrator_impl.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 100

@@ -12,7 +12,7 @@
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/v1/schedules/schedule_fields.h"
 #include "base/digest/random.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
 
 static void no_trigger(struct http_exchange *x)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/tasks/tasks_impl.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 
 #define LEASE_MS 300000

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "api/webqueue/webqueue_impl.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 

@@ -10,7 +10,7 @@
 #include "backend/redis/connection/conn.h"
 #include "backend/settles.h"
 #include "base/containers/map.h"
-#include "core/id.h"
+#include "core/jobs/id.h"
 #include "core/limits.h"
 
 #define PUSH_TRIES 4         /* attempts to push one job … */

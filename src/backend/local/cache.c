@@ -7,7 +7,7 @@
 #include "base/containers/map.h"
 #include "base/containers/slab.h"
 #include "base/mem.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/records/wire.h"
 
 struct body {

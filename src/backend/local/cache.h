@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "core/job.h"
+#include "core/jobs/job.h"
 
 struct cache;
 

@@ -25,8 +25,8 @@
 #include "backend/local/prefetch.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/job_texts.h"
-#include "core/progress.h"
+#include "core/jobs/job_texts.h"
+#include "core/jobs/progress.h"
 
 enum reply_state { REPLY_HELD, REPLY_FETCHING, REPLY_SENT };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the leader does as time passes: leases that expire, jobs that become due or expire, leases
  * of connections whose node has died, the slices of purges and deletes, retention (by the rule of
- * core/retention.h), and the folding of sums.
+ * core/queues/retention.h), and the folding of sums.
  *
  * A tick is one transaction that locks the row of the leader and finds its own epoch there; a
  * leader that was paused and replaced finds another epoch and does nothing. Each part takes a

@@ -2,7 +2,7 @@
 /* Operations in the order they came, and which of them make a unit together. */
 #include "backend/shared/shared.h"
 #include "base/check.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 
 /* Operations that are not decided in src/ops. */
 static const work_fn works[OP_KIND_COUNT] = {

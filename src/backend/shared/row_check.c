@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shared/row_check.h"
 
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 #include "core/validate.h"
 
 static bool time_right(int64_t ms)

@@ -28,8 +28,8 @@
 #include "backend/shared/unit.h"
 #include "base/digest/random.h"
 #include "base/mem.h"
+#include "core/jobs/progress.h"
 #include "core/limits.h"
-#include "core/progress.h"
 
 #define EVENT_RING 16384u
 #define UNIT_OPS_MAX 1000

@@ -4,8 +4,8 @@
 #include "backend/record_events.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
-#include "core/progress.h"
-#include "core/retention.h"
+#include "core/jobs/progress.h"
+#include "core/queues/retention.h"
 
 static void count(struct wqueue *q, const struct job *j, int64_t n)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of the commands for the texts of a job, and what they become in a request; all from the
- * rows of core/job_texts.h. */
+ * rows of core/jobs/job_texts.h. */
 #pragma once
 
 #include "cli/client/request.h"
 #include "config/options.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 
 /* Options of a command that enqueues: --unique KEY, --header NAME=VALUE … */
 #define JOB_OPTION_TEXT(name, letter, value, help) {name, letter, value, help, OPTION_TEXT},

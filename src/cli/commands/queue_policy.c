@@ -5,7 +5,7 @@
 
 #include "cli/client/client_commands.h"
 #include "config/rate.h"
-#include "core/policy_fields.h"
+#include "core/queues/policy_fields.h"
 
 static const struct option options[] = {QUEUE_POLICY_OPTIONS};
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings of a queue on the command line: an option for each row of core/policy_table.h, and
- * the members of the request that the options become. */
+/* The settings of a queue on the command line: an option for each row of
+ * core/queues/policy_table.h, and the members of the request that the options become. */
 #pragma once
 
 #include "cli/client/session.h"
-#include "core/policy_table.h"
+#include "core/queues/policy_table.h"
 
 /* The rows for the options of `queues`. */
 #define QUEUE_POLICY_OPTIONS POLICY_TABLE(QUEUE_OPTION, )

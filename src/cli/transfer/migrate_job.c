@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/transfer/migrate_job.h"
 
-#include "core/job_texts.h"
-#include "core/policy.h"
-#include "core/progress.h"
+#include "core/jobs/job_texts.h"
+#include "core/jobs/progress.h"
+#include "core/queues/policy.h"
 
 /* ---- as it arrives ---- */
 

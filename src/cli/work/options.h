@@ -9,7 +9,7 @@
 #include "base/containers/arena.h"
 #include "cli/work/outcome.h"
 #include "config/options.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 
 enum { WORK_OPTION_COUNT = 18 };
 extern const struct option work_options[WORK_OPTION_COUNT];

@@ -23,9 +23,9 @@
 #include "base/span.h"
 #include "core/alerts/alert.h"
 #include "core/alerts/breaker.h"
-#include "core/counters.h"
 #include "core/filter.h"
-#include "core/job.h"
+#include "core/jobs/job.h"
+#include "core/queues/counters.h"
 #include "core/schedules/schedule.h"
 
 enum record_kind {
@@ -267,7 +267,7 @@ struct rec_job_attempt {
     struct span worker, error;
 };
 
-/* PROGRESS: as progress_encode writes it; LOGGED: entries of the log (core/progress.h). */
+/* PROGRESS: as progress_encode writes it; LOGGED: entries of the log (core/jobs/progress.h). */
 struct rec_job_report {
     uint64_t seq;
     struct span text;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bodies of the job records. JOB_NEW, JOB_CLAIMED and JOB_DONE are written once for every job
  * that goes through the server: nothing here allocates or looks twice. */
-#include "core/job_error.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 #include "core/records/record_impl.h"
 
 static bool waiting(uint8_t state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bodies of the records about the key-value store. */
-#include "core/job.h"
+#include "core/jobs/job.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/records/record_impl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records of what the holder of a lease reports: progress, and lines of the log. */
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 #include "core/records/record_impl.h"
 
 static size_t report_span_bytes(const struct record *r)

@@ -2,7 +2,7 @@
 /* The bodies of the records about the store itself, queues, bulk actions and idempotency keys. */
 #include "base/check.h"
 #include "core/limits.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 #include "core/records/record_impl.h"
 
 /* ---- store ---- */

@@ -5,9 +5,9 @@
 #include <inttypes.h>
 
 #include "base/check.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 #include "core/records/wire.h"
 #include "core/schedules/cron.h"
 

@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/span.h"
 #include "base/system/clock.h"
-#include "core/job.h"
+#include "core/jobs/job.h"
 
 /* All numbers here are on disk: never renumber. */
 enum schedule_kind { SCHEDULE_CRON = 1, SCHEDULE_INTERVAL = 2, SCHEDULE_QUEUE = 3 };

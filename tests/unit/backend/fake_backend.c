@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 
 static struct fake_backend *fake_of(const struct backend *b)
 {

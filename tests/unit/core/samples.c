@@ -9,11 +9,11 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
+#include "core/jobs/progress.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
-#include "core/policy_fields.h"
-#include "core/progress.h"
+#include "core/queues/policy_fields.h"
 
 const enum record_kind sample_kinds[] = {
     REC_EPOCH,           REC_SEQ_BLOCK,       REC_QUEUE_PUT,

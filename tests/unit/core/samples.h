@@ -6,7 +6,7 @@
 
 #include "base/containers/arena.h"
 #include "base/digest/random.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 #include "core/records/record.h"
 
 extern const enum record_kind sample_kinds[];

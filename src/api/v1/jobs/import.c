@@ -13,7 +13,7 @@
 #include "api/v1/jobs/batch.h"
 #include "api/v1/jobs/reports.h"
 #include "base/digest/base64.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 

@@ -4,8 +4,8 @@
 #include "api/json_members.h"
 #include "api/v1/jobs/reports.h"
 #include "api/v1/queues/policy_fields.h"
-#include "core/job_error.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/job_texts.h"
 
 const char *error_kind_name(uint8_t kind)
 {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "api/call.h"
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 
 /* The members "percent" and "data" of a progress report. -ERR_INVALID with the problem. */
 MUST_CHECK int progress_values_read(struct arena *arena, struct span percent, struct span data,

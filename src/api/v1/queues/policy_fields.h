@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A queue's policy as JSON: read from a request, written to a reply. The members come from
- * core/policy_table.h. */
+ * core/queues/policy_table.h. */
 #pragma once
 
 #include "api/fields.h"
-#include "core/policy_fields.h"
+#include "core/queues/policy_fields.h"
 
 /* The policy in a request, with the description of the queue and the members that belong to an
  * API. */

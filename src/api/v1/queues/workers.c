@@ -8,7 +8,7 @@
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 
 #define EXCEPTIONS_MAX 1000

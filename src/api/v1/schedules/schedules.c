@@ -9,7 +9,7 @@
 #include "api/v1/name_page.h"
 #include "api/v1/schedules/schedule_fields.h"
 #include "api/v1/v1_impl.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
 #include "core/validate.h"
 

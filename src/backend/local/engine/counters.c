@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The counters of each queue (core/counters.h).
+/* The counters of each queue (core/queues/counters.h).
  *
  * What a step adds to a queue's counters goes into its frame as one record, because the store does
  * not see every record of a job: one that was created and removed between two transactions never

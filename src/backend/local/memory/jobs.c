@@ -7,10 +7,10 @@
 #include "backend/local/store_attempts.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
+#include "core/jobs/moves.h"
+#include "core/jobs/progress.h"
 #include "core/limits.h"
-#include "core/moves.h"
-#include "core/progress.h"
 #include "core/records/wire.h"
 
 void span_move(struct span *s, char **at)

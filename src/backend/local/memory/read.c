@@ -7,9 +7,9 @@
 #include "backend/local/store_attempts.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
+#include "core/jobs/progress.h"
 #include "core/limits.h"
-#include "core/progress.h"
 
 /* How many jobs, sequences or attempts one call examines at most: some milliseconds. */
 #define EXAMINED_MAX 20000

@@ -28,7 +28,7 @@ struct kept_outcome {
     size_t result_len, error_len;
 };
 
-/* What its workers reported during the attempt (core/progress.h). */
+/* What its workers reported during the attempt (core/jobs/progress.h). */
 struct kept_report {
     char *progress, *log; /* NULL = none */
     size_t progress_len, log_len;

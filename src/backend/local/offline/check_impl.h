@@ -12,7 +12,7 @@
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/containers/map.h"
 #include "core/limits.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 
 enum check_advice {
     ADVICE_FILE,

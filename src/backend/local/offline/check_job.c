@@ -4,7 +4,7 @@
 
 #include "backend/local/offline/check_impl.h"
 #include "backend/local/sqlite/rules.h"
-#include "core/unique.h"
+#include "core/queues/unique.h"
 
 /* Its row in that table may be among those that cannot be read. */
 static bool is_unknown(const struct check *c, const struct check_row *row, enum check_side_id id)

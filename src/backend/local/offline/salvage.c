@@ -18,8 +18,8 @@
 #include "base/check.h"
 #include "base/json/json.h"
 #include "base/mem.h"
-#include "core/job_error.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/job_texts.h"
 #include "core/validate.h"
 
 #define JOBS_PATIENCE 200000u

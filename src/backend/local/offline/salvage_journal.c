@@ -8,7 +8,7 @@
 #include "backend/local/offline/salvage_impl.h"
 #include "backend/local/pages/dbfile.h"
 #include "base/mem.h"
-#include "core/moves.h"
+#include "core/jobs/moves.h"
 
 const struct salvage_job *salvage_job_of(const struct salvage *s, uint64_t seq)
 {

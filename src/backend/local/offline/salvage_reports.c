@@ -3,7 +3,7 @@
  */
 #include "backend/local/offline/salvage_impl.h"
 #include "base/json/json.h"
-#include "core/progress.h"
+#include "core/jobs/progress.h"
 
 static int log_append(struct salvage *s, struct span log, struct span more, struct span *ret)
 {

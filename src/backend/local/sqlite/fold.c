@@ -11,8 +11,8 @@
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/moves.h"
-#include "core/progress.h"
+#include "core/jobs/moves.h"
+#include "core/jobs/progress.h"
 
 #define SLOTS_MIN 1024u
 

@@ -11,9 +11,9 @@
 #include "base/json/json.h"
 #include "base/mem.h"
 #include "base/system/clock.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/progress.h"
 #include "core/limits.h"
-#include "core/progress.h"
 #include "core/validate.h"
 
 #define BUSY_MS 1000

@@ -9,10 +9,10 @@
 #include "core/alerts/alert.h"
 #include "core/alerts/breaker.h"
 #include "core/alerts/webhook.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 #include "core/schedules/schedule.h"
 #include "core/validate.h"
 

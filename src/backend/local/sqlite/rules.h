@@ -23,7 +23,7 @@ enum value_kind {
     VALUE_TEXT,    /* UTF-8 without U+0000, min … max bytes; may be absent if min is 0 */
     VALUE_NAME,    /* … without control characters, as names of queues are */
     VALUE_JSON,    /* a JSON value, up to max bytes; may be absent if min is 0 */
-    VALUE_POLICY,  /* encoded: core/policy.h … */
+    VALUE_POLICY,  /* encoded: core/queues/policy.h … */
     VALUE_OPTIONS, /* … (may be missing) … */
     VALUE_SPEC,    /* … core/schedules/schedule.h … */
     VALUE_KEY,     /* … core/kvkey.h … */
@@ -110,7 +110,7 @@ typedef int (*load_row_fn)(sqlite3_stmt *st, const struct store_sink *sink);
 MUST_CHECK int load_scan(sqlite3 *db, enum table_id table, const char *tail, load_row_fn row,
                          const struct store_sink *sink, struct err_note *note);
 
-/* Sequences: the store's own counter, and those of spools (core/id.h). */
+/* Sequences: the store's own counter, and those of spools (core/jobs/id.h). */
 #define STORE_SEQ_MAX ((int64_t)ID_SPOOL_BIT - 1)
 #define STORE_SEQ_ANY ((int64_t)(ID_SPOOL_BIT << 1) - 1)
 /* A store whose last reserved sequence is above this one is not opened, because it would soon run

@@ -37,7 +37,7 @@
 #include "backend/local/store_attempts.h"
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 
 /* ---- SQL helpers (sqlite/sql.c) ---- */
 

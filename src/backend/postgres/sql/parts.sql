@@ -64,7 +64,7 @@ CASE WHEN ${manual}::int8 > 0 THEN ${manual}::int8 ELSE (extract(epoch FROM cloc
 q.number = j.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation = q.generation)
 
 -- part: by_due
--- Holds for every job of a queue whose policy is by_due: its priority is an order (core/job.h).
+-- Holds for every job of a queue whose policy is by_due: its priority is an order (core/jobs/job.h).
 (priority < -1000000000000 OR priority > 1000000000000)
 
 -- part: task_status

@@ -153,7 +153,7 @@ CREATE TABLE @job (
     crashes int4 NOT NULL DEFAULT 0,
     payload_kind int2 NOT NULL,
     payload_bytes int4 NOT NULL,
-    flags int2 NOT NULL DEFAULT 0,  -- JOB_BOUND, JOB_PENDING (core/job.h)
+    flags int2 NOT NULL DEFAULT 0,  -- JOB_BOUND, JOB_PENDING (core/jobs/job.h)
     token_epoch int4 NOT NULL DEFAULT 0,  -- of the newest lease: epoch of the node …
     token_counter int8 NOT NULL DEFAULT 0,  -- … and a counter
     lease_ms int4 NOT NULL DEFAULT 0,
@@ -168,7 +168,7 @@ CREATE TABLE @job (
     reply_state int2 NOT NULL DEFAULT 0,
     reply_run_at int8 NOT NULL DEFAULT 0,
     outcome_counts int8 NOT NULL DEFAULT 0,  -- struct outcome_counts, packed
-    ${each(${job_texts}; % text COLLATE "C")},  -- core/job_texts.h
+    ${each(${job_texts}; % text COLLATE "C")},  -- core/jobs/job_texts.h
     holds_key bool NOT NULL DEFAULT false,  -- whether its unique key excludes others
     expires_at int8 NOT NULL DEFAULT 0,
     options bytea,  -- encoded by core
@@ -180,7 +180,7 @@ CREATE TABLE @job (
     payload bytea,
     result bytea,
     error bytea,
-    progress bytea,  -- of the newest attempt, if its token says so (core/progress.h)
+    progress bytea,  -- of the newest attempt, if its token says so (core/jobs/progress.h)
     log bytea
 ) ${churn};
 CREATE INDEX job_ready ON @job (queue, generation, priority DESC, seq) WHERE state = ${ready};

@@ -6,7 +6,7 @@
 
 #include "backend/postgres/sql_gen.h"
 #include "base/err.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 
 struct sql_text {
     char *text[SQL_COUNT];
@@ -46,7 +46,7 @@ enum job_column {
     JOB_REPLY_STATE,
     JOB_REPLY_RUN_AT,
     JOB_OUTCOME_COUNTS,
-    JOB_TEXT, /* one for each of core/job_texts.h */
+    JOB_TEXT, /* one for each of core/jobs/job_texts.h */
     JOB_HOLDS_KEY = JOB_TEXT + JOB_TEXTS,
     JOB_EXPIRES_AT,
     JOB_OPTIONS,

@@ -145,7 +145,7 @@ ORDER BY j.seq ${order}
 -- name: list
 -- Returns jobs by ascending sequence. Takes the range of sequences ($1, $2), queue or 0 ($3), masks of
 -- states and reasons ($4, $5), ranges of priority and of creation in ms ($6 to $9), whether bodies are
--- wanted ($10), how many ($11), and from $12 on, the texts of core/job_texts.h or ''.
+-- wanted ($10), how many ($11), and from $12 on, the texts of core/jobs/job_texts.h or ''.
 ${list(($3::int4 = 0 OR j.queue = $3::int4); ASC)};
 
 -- name: list_newest

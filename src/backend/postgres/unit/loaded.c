@@ -296,7 +296,7 @@ int pg_unit_replies_loaded(struct unit *u)
     return 0;
 }
 
-/* --- jobs that share a unique key (unique_widens in core/unique.h) --- */
+/* --- jobs that share a unique key (unique_widens in core/queues/unique.h) --- */
 
 bool pg_unit_needs_sharers(struct unit *u)
 {

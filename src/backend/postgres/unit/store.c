@@ -174,7 +174,7 @@ static const struct column set_columns[] = {
     {ARRAY_BOOL, c_held},      {ARRAY_I8, c_holder},          {ARRAY_I8, c_holder_hi},
     {ARRAY_I8, c_timeout_ms},  {ARRAY_I4, c_cancel_grace_ms}, {ARRAY_I8, c_cancel_at},
 };
-/* Followed by one for each text of core/job_texts.h. */
+/* Followed by one for each text of core/jobs/job_texts.h. */
 static const struct column new_columns[] = {
     {ARRAY_I8, c_seq},           {ARRAY_I8, c_id_hi},      {ARRAY_I4, c_queue},
     {ARRAY_I2, c_state},         {ARRAY_I2, c_reason},     {ARRAY_I8, c_priority},
@@ -509,7 +509,8 @@ static void send_bodies(struct unit *u)
     pg_conn_send(pg_pipeline_of(u), SQL_BODIES, &pg_unit(u)->args);
 }
 
-/* After the jobs, because their states decide, by the rule of unique_holds (core/unique.h). */
+/* After the jobs, because their states decide, by the rule of unique_holds (core/queues/unique.h).
+ */
 static void send_rescope(struct unit *u)
 {
     if (!u->rescoped)

@@ -1,6 +1,6 @@
 -- Jobs of a queue that share a unique key and are not cancelled. Arguments: queue, its generation,
 -- how many to show. Returns their number without the first of each key, and the first of them all.
--- For jobs that may not share a key see unique_widens in core/unique.h.
+-- For jobs that may not share a key see unique_widens in core/queues/unique.h.
 local n, generation, most = arg(), arg(), count()
 local first, sharing, beyond, start = {}, {}, 0, 0
 repeat

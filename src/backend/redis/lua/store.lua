@@ -150,7 +150,7 @@ function special.TELL(key, from)
   call('PUBLISH', P .. key, A[from])
 end
 
--- Sets the holders of unique keys, after the scope has changed (unique_holds in core/unique.h):
+-- Sets the holders of unique keys, after the scope has changed (unique_holds in core/queues/unique.h):
 -- generation, scope
 function special.RESCOPE(n, from)
   local generation, scope = A[from], A[from + 1]

@@ -73,7 +73,7 @@ for _, e in ipairs(call('SMEMBERS', P .. 'boundset')) do
   end
 end
 
--- Finished jobs beyond the retention of their queue (core/retention.h): too many, or too old.
+-- Finished jobs beyond the retention of their queue (core/queues/retention.h): too many, or too old.
 local kept = {}
 for _, kind in ipairs({ '${done}', '${dead}', '${cancelled}' }) do
   local left = limit

@@ -2,7 +2,7 @@
 #include "backend/redis/unit/row.h"
 
 #include "backend/shared/row_check.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/records/wire.h"
 
 #define JOB_REST 224                /* what follows the fixed fields of a job, without its texts */

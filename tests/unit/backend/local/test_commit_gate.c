@@ -12,7 +12,7 @@
 
 #include "backend/local/commit_gate.h"
 #include "base/check.h"
-#include "core/state.h"
+#include "core/jobs/state.h"
 
 #define JOBS 600
 

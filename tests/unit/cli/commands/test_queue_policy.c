@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/policy_fields.h"
+#include "core/queues/policy_fields.h"
 
 static const struct option options[] = {QUEUE_POLICY_OPTIONS};
 enum { OPTIONS = sizeof options / sizeof options[0] };

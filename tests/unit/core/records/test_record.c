@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "core/job_error.h"
+#include "core/jobs/job_error.h"
 #include "core/limits.h"
 #include "unit/core/samples.h"
 

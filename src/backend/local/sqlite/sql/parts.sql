@@ -58,7 +58,7 @@ ${row}, ${row}, ${row}, ${row}
 WHERE seq BETWEEN ?1 AND ?1 + 63 AND ?2 >> (seq - ?1) & 1
 
 -- part: error_text(error)
--- The message in an error as core/job_error.h packs it …
+-- The message in an error as core/jobs/job_error.h packs it …
 substr(${error}, 1, instr(${error} || char(${error_separator}), char(${error_separator})) - 1)
 
 -- part: error_rest(error)

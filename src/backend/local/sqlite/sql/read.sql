@@ -34,7 +34,7 @@ ${list(aside s INDEXED BY aside_by_queue CROSS JOIN jobs j ON j.seq = s.seq;
     s.queue = ?3 AND s.state = ?10 AND s.seq BETWEEN ?1 AND ?2; ${order})}
 
 -- part: list_extra(order)
--- Of jobs with these texts (from ?11 on, one for each of core/job_texts.h); NULL = any.
+-- Of jobs with these texts (from ?11 on, one for each of core/jobs/job_texts.h); NULL = any.
 ${list(extra s NOT INDEXED CROSS JOIN jobs j ON j.seq = s.seq;
     s.seq BETWEEN ?1 AND ?2 AND ${each(${job_texts}; (?#11 IS NULL OR s.% = ?#11); AND)}; ${order})}
 

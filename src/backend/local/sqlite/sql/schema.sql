@@ -68,7 +68,7 @@ CREATE TABLE payload (
 -- Jobs with flag 1.
 CREATE TABLE extra (
     seq INTEGER PRIMARY KEY,
-    ${each(${job_texts}; % TEXT)},  -- core/job_texts.h
+    ${each(${job_texts}; % TEXT)},  -- core/jobs/job_texts.h
     expires_at INTEGER NOT NULL,
     options BLOB
 ) STRICT;
@@ -83,7 +83,7 @@ CREATE TABLE outcome (
     error TEXT
 ) STRICT;
 
--- What the holder of a lease reported: core/progress.h.
+-- What the holder of a lease reported: core/jobs/progress.h.
 CREATE TABLE report (
     seq INTEGER PRIMARY KEY,
     progress BLOB NOT NULL,

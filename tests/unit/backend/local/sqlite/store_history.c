@@ -13,11 +13,11 @@
 #include "base/containers/arena.h"
 
 #include "base/digest/hash.h"
-#include "core/job_error.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_error.h"
+#include "core/jobs/job_texts.h"
+#include "core/jobs/moves.h"
+#include "core/jobs/progress.h"
 #include "core/kvkey.h"
-#include "core/moves.h"
-#include "core/progress.h"
 #include "core/records/frame.h"
 #include "unit/core/samples.h"
 

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/digest/random.h"
 #include "core/filter.h"
-#include "core/policy.h"
+#include "core/queues/policy.h"
 #include "core/records/record.h"
 
 #define HISTORY_KEYS 64

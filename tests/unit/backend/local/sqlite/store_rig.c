@@ -18,7 +18,7 @@
 #include "backend/local/pages/vfs.h"
 #include "base/digest/crc32c.h"
 #include "base/digest/hash.h"
-#include "core/job_texts.h"
+#include "core/jobs/job_texts.h"
 #include "core/limits.h"
 
 /* ---- directories ---- */

@@ -25,9 +25,9 @@
 #include "backend/local/sqlite/rules.h"
 #include "base/digest/hash.h"
 #include "base/json/json.h"
+#include "core/jobs/progress.h"
 #include "core/kvkey.h"
-#include "core/policy.h"
-#include "core/progress.h"
+#include "core/queues/policy.h"
 #include "core/schedules/schedule.h"
 #include "unit/backend/local/sqlite/store_rig.h"
 
