@@ -40,7 +40,7 @@
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
 /* Kept replies: the store keeps the reply to the report that ended a lease (ack, fail, release), so
- * that a repeat of the report gets the same reply (src/ops/leases.c). The embedded store and
+ * that a repeat of the report gets the same reply (src/ops/jobs/leases.c). The embedded store and
  * memory: keep this many, one slot for each token modulo the number; an older one is overwritten.
  * PostgreSQL and Redis keep each for at least this long. */
 #define LIMIT_KEPT_REPLIES 65536u

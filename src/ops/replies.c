@@ -2,7 +2,7 @@
 #include "ops/replies.h"
 
 #include "core/limits.h"
-#include "ops/kv_check.h"
+#include "ops/kv/kv_check.h"
 
 bool reply_refuse(struct reply *r, enum outcome outcome, const char *note)
 {

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/containers/arena.h"
-#include "ops/alerts.h"
+#include "ops/alerts/alerts.h"
 
 struct shared;
 struct unit;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Firings (ops/fire.c) before anything is loaded: what their jobs will need.
+/* Firings (ops/schedules/fire.c) before anything is loaded: what their jobs will need.
  *
  * The row of the schedule is locked, so that a second firing of the same time, on any node, finds
  * that it is not due. Items of a trigger are locked with the rest of what the unit loads. */

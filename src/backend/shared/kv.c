@@ -7,7 +7,7 @@
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/validate.h"
-#include "ops/kv_check.h"
+#include "ops/kv/kv_check.h"
 
 /* --- the keys of a unit --- */
 

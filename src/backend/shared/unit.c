@@ -5,7 +5,7 @@
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "ops/kv_check.h"
+#include "ops/kv/kv_check.h"
 
 int unit_init(struct unit *u, struct shared *s)
 {

@@ -19,9 +19,9 @@
 #include "base/containers/map.h"
 #include "core/jobs/moves.h"
 #include "core/queues/unique.h"
-#include "ops/enqueue.h"
+#include "ops/jobs/enqueue.h"
 #include "ops/ops.h"
-#include "ops/schedule_rules.h"
+#include "ops/schedules/schedule_rules.h"
 
 struct shared;
 struct batch;

@@ -18,8 +18,8 @@
 
 /* What a rule reacts to: name in C, number, name for users, and what precedes it in ALERT_NAMES.
  * Numbers are on disk: never renumber. A new one needs a row here and, if it has members or is a
- * condition, one in the table of alert.c; an event needs a call of ops_notify (ops/alerts.h) in
- * backend/local/engine and in backend/shared; a condition of queues needs a function in
+ * condition, one in the table of alert.c; an event needs a call of ops_notify (ops/alerts/alerts.h)
+ * in backend/local/engine and in backend/shared; a condition of queues needs a function in
  * core/alerts/condition.c. ALERT_FAILOVER is a condition of a node, which backend/failover/rules.c
  * raises. */
 #define ALERT_KINDS(K, SEPARATOR)                                                                  \

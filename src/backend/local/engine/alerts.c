@@ -4,7 +4,7 @@
  * A notice about an event is a record in the frame of the event itself, so that neither can be
  * durable without the other. The broker measures conditions and reports when one begins or
  * ceases to hold. This is durable, so a restart does not repeat a notice. */
-#include "ops/alerts.h"
+#include "ops/alerts/alerts.h"
 #include "backend/local/engine/engine_impl.h"
 #include "core/alerts/webhook.h"
 

@@ -2,7 +2,7 @@
 /* Creating the engine, one step, the table of operations, and the output. */
 #include "backend/local/engine/engine_impl.h"
 #include "core/records/frame.h"
-#include "ops/kv_check.h"
+#include "ops/kv/kv_check.h"
 
 /* One commit has to swallow a step's frame. Room for the largest payload there is, and then some.
  */

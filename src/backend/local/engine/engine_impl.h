@@ -34,9 +34,9 @@
 #include "core/limits.h"
 #include "core/queues/retention.h"
 #include "core/queues/unique.h"
-#include "ops/enqueue.h"
+#include "ops/jobs/enqueue.h"
 #include "ops/replies.h"
-#include "ops/schedule_rules.h"
+#include "ops/schedules/schedule_rules.h"
 
 #define WORKERS_IDLE_MAX 4096
 #define NEVER_MS INT64_MAX

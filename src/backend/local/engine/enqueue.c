@@ -2,7 +2,7 @@
 /* What the engine does for enqueues: sequences, room for the records of new jobs, the records. */
 #include "backend/local/engine/engine_impl.h"
 #include "core/validate.h"
-#include "ops/moved.h"
+#include "ops/jobs/moved.h"
 
 /* Sequences from ID_SPOOL_BIT on belong to spools: a store that has counted so far takes no more
  * jobs. */

@@ -7,7 +7,7 @@
  * key ever has the same version twice, even if it is deleted in between. A key that has expired
  * does not exist for any operation from that moment on; a tick removes it. */
 #include "backend/local/engine/engine_impl.h"
-#include "ops/kv_check.h"
+#include "ops/kv/kv_check.h"
 
 static bool kv_same(void *engine, uint32_t handle, struct hash128 key)
 {

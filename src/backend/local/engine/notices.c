@@ -9,7 +9,7 @@
  * The size of the outbox is limited. When it is full, a new notice replaces the oldest one: new
  * information is worth more, and the subject of the old notice can still be looked up. */
 #include "backend/local/engine/engine_impl.h"
-#include "ops/alerts.h"
+#include "ops/alerts/alerts.h"
 
 static struct notice *notice_at(const struct engine *e, uint32_t handle)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buckets of the rate limits at enqueue (ops/rates.c). A full bucket is the same as no bucket,
+/* Buckets of the rate limits at enqueue (ops/jobs/rates.c). A full bucket is the same as no bucket,
  * so it is dropped when it is the least recently used one. After a restart every key has a full
  * bucket. There are at most RATES_MAX buckets; beyond that the least recently used one is
  * forgotten, which allows its key at most one more burst. */

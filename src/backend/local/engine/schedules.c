@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: the table of them, put, pause, delete, get, list. What a firing does is in
- * ops/fire.c. */
+ * ops/schedules/fire.c. */
 #include "backend/local/engine/engine_impl.h"
 #include "base/digest/crc32c.h"
-#include "ops/schedule_rules.h"
+#include "ops/schedules/schedule_rules.h"
 
 #define LIST_MAX 1000u
 

@@ -6,7 +6,7 @@
  * round, and all versions are then drawn again, after the last lock. */
 #include "backend/kv_bounds.h"
 #include "backend/postgres/impl.h"
-#include "ops/kv_check.h"
+#include "ops/kv/kv_check.h"
 
 #define HOUR_MS INT64_C(3600000)
 

@@ -12,7 +12,7 @@
 #include "backend/kv_bounds.h"
 #include "backend/redis/impl.h"
 #include "backend/shared/row_check.h"
-#include "ops/kv_check.h"
+#include "ops/kv/kv_check.h"
 
 #define META_BYTES ROW_HEAD(kv)
 

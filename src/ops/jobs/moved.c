@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ops/moved.h"
+#include "ops/jobs/moved.h"
 
 #include "core/jobs/job_error.h"
 #include "core/jobs/progress.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ops/schedule_rules.h"
+#include "ops/schedules/schedule_rules.h"
 
 #include "base/check.h"
 #include "base/containers/map.h"

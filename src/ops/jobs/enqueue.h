@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enqueues, one or several that belong together: first all of them are planned, which changes
+/* src/ops/jobs has the operations on jobs: enqueue, claim, the reports of a lease's holder, and
+ * changes without a lease. Like all of src/ops it may use core and base.
+ *
+ * Enqueues, one or several that belong together: first all of them are planned, which changes
  * nothing, then their jobs are created in one commit. */
 #pragma once
 

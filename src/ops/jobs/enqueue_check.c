@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ops/enqueue_check.h"
+#include "ops/jobs/enqueue_check.h"
 
 #include "core/jobs/job_texts.h"
 #include "core/limits.h"
 #include "core/validate.h"
-#include "ops/moved.h"
+#include "ops/jobs/moved.h"
 
 static int wrong(struct err_note *note, const char *what)
 {

@@ -5,7 +5,7 @@
 
 #include "core/limits.h"
 #include "core/validate.h"
-#include "ops/held.h"
+#include "ops/jobs/held.h"
 #include "ops/replies.h"
 
 static bool progress_valid(struct ops *o, const struct op_lease *want, struct reply *r)

@@ -12,8 +12,8 @@
 #include "core/jobs/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
-#include "ops/held.h"
-#include "ops/note.h"
+#include "ops/jobs/held.h"
+#include "ops/jobs/note.h"
 #include "ops/replies.h"
 
 static bool token_fits(const struct ops *o, const struct op *op, const struct lease_state *lease)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which events alert rules match, and what a notice contains. */
+/* src/ops/alerts has the operations on alert rules, notices and breakers. Like all of src/ops it
+ * may use core and base.
+ *
+ * Which events alert rules match, and what a notice contains. */
 #pragma once
 
 #include "ops/ops.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request to the key-value store must be like, whatever the store: checked before anything
+/* src/ops/kv has the commits of the key-value store. Like all of src/ops it may use core and base.
+ *
+ * What a request to the key-value store must be like, whatever the store: checked before anything
  * is looked up. */
 #pragma once
 

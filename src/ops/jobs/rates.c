@@ -5,7 +5,7 @@
  * time at which it is full again is kept: a job moves that time on by one token's share, and is
  * refused while the bucket would be more than empty. A key without a bucket has a full one. Buckets
  * are not durable, and on shared stores each node has its own. */
-#include "ops/enqueue.h"
+#include "ops/jobs/enqueue.h"
 #include "ops/replies.h"
 
 static struct span rate_text(const struct enqueue_plan *p)

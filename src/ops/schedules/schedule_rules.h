@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of schedules for every store: put, fire, and the job that is created. Nothing here
+/* src/ops/schedules has the operations on schedules, and the firing of them. Like all of src/ops it
+ * may use core and base.
+ *
+ * The rules of schedules for every store: put, fire, and the job that is created. Nothing here
  * reads the state of a store. */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Alert rules: put, delete, edges of conditions; which rules match an event. */
-#include "ops/alerts.h"
+#include "ops/alerts/alerts.h"
 
 #include "core/jobs/job_error.h"
 #include "core/limits.h"

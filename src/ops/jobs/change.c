@@ -4,7 +4,7 @@
 #include "core/jobs/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
-#include "ops/note.h"
+#include "ops/jobs/note.h"
 #include "ops/replies.h"
 
 /* The job, if it exists and the move starts from its state; else the reply says why not. */

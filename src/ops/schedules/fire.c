@@ -7,9 +7,9 @@
  * no new jobs) stays due; the failure is counted and says when to try again. */
 #include "base/check.h"
 #include "core/limits.h"
-#include "ops/enqueue.h"
+#include "ops/jobs/enqueue.h"
 #include "ops/replies.h"
-#include "ops/schedule_rules.h"
+#include "ops/schedules/schedule_rules.h"
 
 /* One firing. */
 struct firing {

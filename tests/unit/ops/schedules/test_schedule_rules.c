@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "core/limits.h"
-#include "ops/schedule_rules.h"
+#include "ops/schedules/schedule_rules.h"
 
 #define NOW ((struct wall_time){1000000})
 

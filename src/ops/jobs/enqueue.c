@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Enqueue and import: idempotency key, unique key, limits, then the new job. */
-#include "ops/enqueue.h"
+#include "ops/jobs/enqueue.h"
 
 #include "base/check.h"
 #include "core/jobs/id.h"
@@ -8,7 +8,7 @@
 #include "core/limits.h"
 #include "core/queues/unique.h"
 #include "core/validate.h"
-#include "ops/enqueue_check.h"
+#include "ops/jobs/enqueue_check.h"
 #include "ops/replies.h"
 
 /* More than the record of one removed job takes. */

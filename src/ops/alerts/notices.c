@@ -6,8 +6,8 @@
  * looked at again. */
 #include "core/limits.h"
 #include "core/validate.h"
-#include "ops/alerts.h"
-#include "ops/breakers.h"
+#include "ops/alerts/alerts.h"
+#include "ops/alerts/breakers.h"
 #include "ops/replies.h"
 
 #define RETRY_MS 1000 /* until a notice is looked at again for which no time is known */

@@ -2,7 +2,7 @@
 /* Schedules: put, pause, delete. fire.c has what they create. */
 #include "core/limits.h"
 #include "ops/replies.h"
-#include "ops/schedule_rules.h"
+#include "ops/schedules/schedule_rules.h"
 
 static bool put_allowed(struct ops *o, const struct op_schedule *want,
                         const struct schedule_base *s, struct reply *r)

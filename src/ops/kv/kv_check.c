@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ops/kv_check.h"
+#include "ops/kv/kv_check.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * memory is reserved for all records; after that, nothing can fail. If that memory is short, the
  * commit is refused, and an empty new queue is the only change that can remain. */
 #include "base/containers/arena.h"
-#include "ops/enqueue.h"
-#include "ops/kv_check.h"
+#include "ops/jobs/enqueue.h"
+#include "ops/kv/kv_check.h"
 #include "ops/replies.h"
 
 static bool values_valid(struct ops *o, const struct op_kv_commit *want, struct reply *r)

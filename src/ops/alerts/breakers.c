@@ -11,7 +11,7 @@
  * creates one. At most LIMIT_NAMED_BREAKERS exist; beyond that a new name is refused. Those without
  * settings of their own are deleted when they are unused for BREAKER_UNUSED_MS (the broker asks for
  * it). Every decision is one operation on one row, so that nodes with a common store agree. */
-#include "ops/breakers.h"
+#include "ops/alerts/breakers.h"
 
 #include "core/limits.h"
 #include "ops/replies.h"
