@@ -3,8 +3,8 @@
  * operation to the broker, begin and end a JSON answer. */
 #pragma once
 
-#include "api/fields.h"
-#include "api/problem.h"
+#include "api/fields/fields.h"
+#include "api/problems/problem.h"
 #include "base/containers/arena.h"
 #include "base/json/json.h"
 #include "broker/broker.h"

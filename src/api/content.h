@@ -3,7 +3,7 @@
  * several. */
 #pragma once
 
-#include "api/problem.h"
+#include "api/problems/problem.h"
 
 enum content_form {
     CONTENT_OBJECT, /* application/json, no type, or curl's default; not an array */

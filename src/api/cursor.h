@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 #include "base/err.h"
 #include "base/span.h"
 

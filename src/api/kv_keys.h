@@ -2,7 +2,7 @@
 /* Keys of the key-value store as inputs of operations. */
 #pragma once
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 
 /* Packs encoded keys into the list of struct job_extra, in the arena. 0, or -ERR_NOMEM. */
 MUST_CHECK int kv_keys_pack(struct arena *arena, struct texts_in keys, struct span *ret);

@@ -5,7 +5,7 @@
 
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
-#include "api/problem_table.h"
+#include "api/problems/problem_table.h"
 #include "api/v1/v1.h"
 #include "cli/policy_page.h"
 #include "cli/reference.h"

@@ -19,7 +19,7 @@
 
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
-#include "api/problem.h"
+#include "api/problems/problem.h"
 #include "api/v1/v1.h"
 #include "backend/backend.h"
 #include "base/budget.h"

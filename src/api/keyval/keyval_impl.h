@@ -12,7 +12,7 @@
 
 #include "api/call.h"
 #include "api/keyval/keyval.h"
-#include "api/stream.h"
+#include "api/streams/stream.h"
 #include "core/limits.h"
 #include "core/queues/policy.h"
 

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "api/event_feed.h"
-#include "api/stream.h"
+#include "api/streams/event_feed.h"
+#include "api/streams/stream.h"
 #include "api/v1/event_names.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "api/call.h"
-#include "api/stream.h"
+#include "api/streams/stream.h"
 #include "api/v1/v1.h"
 
 struct maintenance;

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "api/problem.h"
+#include "api/problems/problem.h"
 #include "unit/http/http_rig.h"
 
 static void figures_cb(void *ctx, struct http_server_figures *ret)

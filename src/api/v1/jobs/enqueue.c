@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "api/content.h"
-#include "api/job_option_fields.h"
-#include "api/job_text_fields.h"
+#include "api/fields/job_option_fields.h"
+#include "api/fields/job_text_fields.h"
 #include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/trace.h"

@@ -6,8 +6,8 @@
  * derived from it, and is shown as imported_from among the job's attributes. Members that only
  * describe the job in its old store (seq, state_since, attempts) are read and ignored. */
 #include "api/content.h"
-#include "api/job_option_fields.h"
-#include "api/job_text_fields.h"
+#include "api/fields/job_option_fields.h"
+#include "api/fields/job_text_fields.h"
 #include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/v1/jobs/batch.h"

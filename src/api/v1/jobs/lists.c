@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of jobs: GET /v1/jobs and peek. */
 #include "api/cursor.h"
-#include "api/job_text_fields.h"
+#include "api/fields/job_text_fields.h"
 #include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"

@@ -3,7 +3,7 @@
  * core/queues/policy_table.h. */
 #pragma once
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 #include "core/queues/policy_fields.h"
 
 /* The policy in a request, with the description of the queue and the members that belong to an

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/schedules/schedule_fields.h"
 
-#include "api/job_text_fields.h"
+#include "api/fields/job_text_fields.h"
 #include "api/json_members.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/queues/policy_fields.h"

@@ -3,7 +3,7 @@
  * endpoints of schedules; what it may use is in v1_impl.h. */
 #pragma once
 
-#include "api/job_option_fields.h"
+#include "api/fields/job_option_fields.h"
 
 /* The job that a schedule creates: the members of an enqueue that apply to it. */
 struct schedule_job_in {

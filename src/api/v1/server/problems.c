@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "api/json_members.h"
-#include "api/problem_table.h"
+#include "api/problems/problem_table.h"
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
 #include "base/check.h"

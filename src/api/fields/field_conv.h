@@ -2,7 +2,7 @@
 /* Converts one value to the type of its row. Private to field_value.c and field_list.c. */
 #pragma once
 
-#include "api/field_value.h"
+#include "api/fields/field_value.h"
 
 /* The same converters serve bodies and queries: the text of a query is passed to them as the
  * token that it would be in JSON, where that is possible. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/event_feed.h"
+#include "api/streams/event_feed.h"
 
 #include <inttypes.h>
 #include <stdio.h>

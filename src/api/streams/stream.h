@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Server-sent streams of all APIs: frames, pings, flow control and the end.
+/* src/api/streams has the server-sent streams of all APIs. It may use http, broker, core and base.
+ *
+ * Server-sent streams of all APIs: frames, pings, flow control and the end.
  *
  * A stream is in its exchange's arena and ends once: because the client closed the connection,
  * the broker or the API drains, or there was no memory for a frame. Its source is a listener of

@@ -2,7 +2,7 @@
 /* Problems: the table is whole, and each is written as the API says. */
 #include "unit/base/support.h"
 
-#include "api/problem.h"
+#include "api/problems/problem.h"
 
 static struct arena arena;
 

@@ -2,7 +2,7 @@
 /* The field reader: names, types, limits, from bodies and from queries. */
 #include "unit/base/support.h"
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 #include "base/mem.h"
 #include "core/limits.h"
 #include "unit/broker/broker_rig.h"

@@ -3,7 +3,7 @@
  * a struct job_texts, and AT(member) is an offset in it. */
 #pragma once
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 #include "core/jobs/job_texts.h"
 
 #define JOB_FIELD_TEXT(member, name, max) {name, FIELD_TEXT, AT(member), 0, max, NULL, 0},

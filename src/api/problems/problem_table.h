@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "api/problem.h"
+#include "api/problems/problem.h"
 
 struct problem_row {
     const char *name; /* the code; stable */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Request objects and query parameters, read by a table.
+/* src/api/fields reads request objects and query parameters by tables of fields. It may use
+ * api/problems, http, core and base.
+ *
+ * Request objects and query parameters, read by a table.
  *
  * A row names a member, its type, its limits and its place in the target. Unknown names are
  * refused with the nearest known name; a name that is given twice is malformed; the problem for
@@ -12,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api/problem.h"
+#include "api/problems/problem.h"
 
 enum field_type {
     FIELD_TEXT,     /* struct span; min to max bytes, no U+0000. A filter has min 1 (FILTER_MIN) */

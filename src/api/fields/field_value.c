@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/field_conv.h"
+#include "api/fields/field_conv.h"
 
 #include <inttypes.h>
 

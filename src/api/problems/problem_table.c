@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/problem_table.h"
+#include "api/problems/problem_table.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -247,7 +247,7 @@ void problems_print(FILE *out, bool markdown)
     if (markdown)
         fputs(
             "# Problems\n\n"
-            "<!-- written by `make docs` from src/api/problem_table.c -->\n\n"
+            "<!-- written by `make docs` from src/api/problems/problem_table.c -->\n\n"
             "A request that is refused gets a problem document (RFC 9457). Its `code` is one of "
             "these, and its `type` is\nthe path `/problems/{code}`, where the server explains it. "
             "Codes are stable; see [api.md](api.md#problems).\n",

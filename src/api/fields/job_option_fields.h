@@ -3,7 +3,7 @@
  * request. */
 #pragma once
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 
 struct job_options_in {
     int64_t max_attempts, max_crashes, lease_ms, timeout_ms;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/stream.h"
+#include "api/streams/stream.h"
 
 #include <string.h>
 
-#include "api/event_feed.h"
+#include "api/streams/event_feed.h"
 #include "base/check.h"
 
 #define PING_MS 15000

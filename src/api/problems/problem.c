@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/problem.h"
+#include "api/problems/problem.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "api/problem_table.h"
+#include "api/problems/problem_table.h"
 #include "base/check.h"
 
 #define PROBLEM_CONTENT "application/problem+json"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems (RFC 9457): the answers to requests that are refused.
+/* src/api/problems has the answers to requests that are refused. It may use http, broker, ops, core
+ * and base.
+ *
+ * Problems (RFC 9457): the answers to requests that are refused.
  *
  * A problem is a code of the table in problem_table.c, the only file that knows HTTP statuses,
  * and a sentence for this case. The name of a code is stable; clients can rely on it. Texts of a

@@ -3,7 +3,7 @@
  * of its row. Private to the field reader. */
 #pragma once
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 
 /* Both return 0, or -ERR_INVALID with the reader's problem set, or -ERR_SYNTAX for broken JSON,
  * which the caller explains. field_from_json consumes the value. */

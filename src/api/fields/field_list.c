@@ -2,7 +2,7 @@
 /* Values that are chosen from a list, and lists: names, labels, back-off. */
 #include <inttypes.h>
 
-#include "api/field_conv.h"
+#include "api/fields/field_conv.h"
 #include "base/suggest.h"
 #include "core/jobs/headers.h"
 #include "core/kvkey.h"

@@ -6,7 +6,7 @@
  * listener, and follows the feed again when both have delivered the same events. */
 #pragma once
 
-#include "api/stream.h"
+#include "api/streams/stream.h"
 
 /* The data of an event as JSON. */
 typedef void (*event_write_fn)(struct json_writer *w, const struct broker_event *e);

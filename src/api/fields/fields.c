@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/fields.h"
+#include "api/fields/fields.h"
 
 #include <inttypes.h>
 
-#include "api/field_value.h"
+#include "api/fields/field_value.h"
 #include "base/check.h"
 #include "base/suggest.h"
 #include "core/limits.h"
