@@ -11,8 +11,8 @@
 #include "cli/bench/probe.h"
 #include "cli/bench/report.h"
 #include "cli/bench/worker.h"
-#include "cli/client/interrupt.h"
 #include "cli/client/session.h"
+#include "cli/client/terminal/interrupt.h"
 
 #define SYNC_MS 1000
 #define BACKLOG_CONNECTIONS 4

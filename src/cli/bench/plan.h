@@ -8,7 +8,7 @@
 
 #include "base/containers/arena.h"
 #include "cli/bench/histogram.h"
-#include "cli/client/http.h"
+#include "cli/client/http/http.h"
 #include "config/options.h"
 
 enum bench_mode { BENCH_ENQUEUE, BENCH_CYCLE, BENCH_CLAIM, BENCH_HEALTHZ, BENCH_MIXED };

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 
 #include "base/json/json.h"
-#include "cli/client/table.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/table.h"
+#include "cli/client/terminal/text.h"
 
 static const double percents[] = {50, 95, 99};
 static const char *const percent_names[] = {"p50_us", "p95_us", "p99_us"};

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/system/clock.h"
 #include "cli/bench/worker_impl.h"
-#include "cli/client/interrupt.h"
+#include "cli/client/terminal/interrupt.h"
 #include "cli/progress.h"
 
 #define EVENTS 256

@@ -5,9 +5,9 @@
 
 #include "cli/bench/bench.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/confirm.h"
 #include "cli/client/job_text_options.h"
 #include "cli/client/session.h"
+#include "cli/client/terminal/confirm.h"
 #include "cli/commands/queue_policy.h"
 #include "cli/work/options.h"
 #include "cli/work/work.h"

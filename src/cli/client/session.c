@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/client/answer.h"
-#include "cli/client/show.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/show.h"
+#include "cli/client/terminal/text.h"
 
 int client_complain(int status, const char *format, ...)
 {

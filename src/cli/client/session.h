@@ -5,9 +5,9 @@
 
 #include "base/containers/arena.h"
 #include "cli/client/client.h"
-#include "cli/client/http.h"
+#include "cli/client/http/http.h"
 #include "cli/client/request.h"
-#include "cli/client/table.h"
+#include "cli/client/terminal/table.h"
 
 struct client_session {
     const struct command *cmd;

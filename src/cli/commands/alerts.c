@@ -5,10 +5,10 @@
 
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/confirm.h"
 #include "cli/client/list.h"
 #include "cli/client/session.h"
-#include "cli/client/show.h"
+#include "cli/client/terminal/confirm.h"
+#include "cli/client/terminal/show.h"
 
 static const struct client_column list_columns[] = {
     {"ALERT", false, 60}, {"ON", false, 0},  {"QUEUE", false, 40},   {"RAISED", true, 0},

@@ -15,8 +15,8 @@
 #include "backend/local/pages/dbfile.h"
 #include "base/system/clock.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/interrupt.h"
 #include "cli/client/session.h"
+#include "cli/client/terminal/interrupt.h"
 #include "cli/client/watch.h"
 #include "cli/progress.h"
 

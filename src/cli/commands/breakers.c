@@ -5,10 +5,10 @@
 
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/confirm.h"
 #include "cli/client/list.h"
 #include "cli/client/session.h"
-#include "cli/client/show.h"
+#include "cli/client/terminal/confirm.h"
+#include "cli/client/terminal/show.h"
 
 static const struct client_field settings_fields[] = {
     {"failure_threshold", "failure_threshold", CLIENT_FIELD_NUMBER},

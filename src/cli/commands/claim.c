@@ -7,8 +7,8 @@
 #include "cli/client/client_commands.h"
 #include "cli/client/input.h"
 #include "cli/client/session.h"
-#include "cli/client/show.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/show.h"
+#include "cli/client/terminal/text.h"
 
 /* ---- claim ------------------------------------------------------------------------------------
  */

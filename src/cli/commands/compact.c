@@ -2,8 +2,8 @@
 /* holdfast compact: returns the space of removed jobs to the file system. */
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/interrupt.h"
 #include "cli/client/session.h"
+#include "cli/client/terminal/interrupt.h"
 #include "cli/client/watch.h"
 #include "cli/progress.h"
 

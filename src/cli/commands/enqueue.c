@@ -10,7 +10,7 @@
 #include "cli/client/input.h"
 #include "cli/client/job_text_options.h"
 #include "cli/client/session.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/text.h"
 
 #define BATCH_JOBS 1000               /* the maximum of the server */
 #define BATCH_BYTES ((size_t)1 << 20) /* a single job may be longer */

@@ -4,10 +4,10 @@
 
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/interrupt.h"
+#include "cli/client/http/sse.h"
 #include "cli/client/session.h"
-#include "cli/client/sse.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/interrupt.h"
+#include "cli/client/terminal/text.h"
 
 #define RETRY_MS 1000
 #define RETRIES 30 /* in a row */

@@ -6,8 +6,8 @@
 #include "cli/client/client_commands.h"
 #include "cli/client/job_text_options.h"
 #include "cli/client/session.h"
-#include "cli/client/show.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/show.h"
+#include "cli/client/terminal/text.h"
 
 /* ---- lists ------------------------------------------------------------------------------------
  */

@@ -9,8 +9,8 @@
 #include "cli/client/input.h"
 #include "cli/client/list.h"
 #include "cli/client/session.h"
-#include "cli/client/show.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/show.h"
+#include "cli/client/terminal/text.h"
 
 #define VALUE_WIDTH 200 /* of a value in the list */
 

@@ -5,10 +5,10 @@
 
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/confirm.h"
 #include "cli/client/session.h"
-#include "cli/client/show.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/confirm.h"
+#include "cli/client/terminal/show.h"
+#include "cli/client/terminal/text.h"
 
 static const struct client_field delay_fields[] = {{"delay", "delay_ms", CLIENT_FIELD_NUMBER}};
 

@@ -5,12 +5,12 @@
 
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/confirm.h"
 #include "cli/client/input.h"
 #include "cli/client/job_text_options.h"
 #include "cli/client/list.h"
 #include "cli/client/session.h"
-#include "cli/client/show.h"
+#include "cli/client/terminal/confirm.h"
+#include "cli/client/terminal/show.h"
 
 static const struct client_field definition_fields[] = {
     {"queue", "queue", CLIENT_FIELD_TEXT},

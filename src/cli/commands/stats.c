@@ -4,10 +4,10 @@
 
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
-#include "cli/client/interrupt.h"
 #include "cli/client/session.h"
-#include "cli/client/show.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/interrupt.h"
+#include "cli/client/terminal/show.h"
+#include "cli/client/terminal/text.h"
 #include "cli/commands/queues.h"
 
 static const struct client_column pair_columns[] = {{"STATE", false, 0}, {"JOBS", true, 0}};

@@ -12,7 +12,7 @@
 #include "base/json/json.h"
 #include "base/mem.h"
 #include "cli/client/answer.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/text.h"
 #include "server/version.h"
 
 #define PROGRESS_EVERY 1000

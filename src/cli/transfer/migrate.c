@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "cli/client/interrupt.h"
 #include "cli/client/session.h"
+#include "cli/client/terminal/interrupt.h"
 #include "cli/transfer/migrate_impl.h"
 
 #define SQLITE "sqlite:"

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "backend/local/offline/restore.h"
-#include "cli/client/interrupt.h"
+#include "cli/client/terminal/interrupt.h"
 #include "cli/progress.h"
 
 const struct option restore_options[1] = {

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/containers/link.h"
 #include "base/mem.h"
-#include "cli/client/http_curl.h"
+#include "cli/client/http/http_curl.h"
 
 #define CONNECT_MS 5000L
 

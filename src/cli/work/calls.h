@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
-#include "cli/client/http.h"
+#include "cli/client/http/http.h"
 
 struct calls;
 struct call;

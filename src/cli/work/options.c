@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "cli/client/http.h"
+#include "cli/client/http/http.h"
 #include "config/rate.h"
 #include "core/limits.h"
 #include "core/validate.h"

@@ -14,8 +14,8 @@
 
 #include "base/system/clock.h"
 #include "cli/bench/worker.h"
-#include "cli/client/interrupt.h"
-#include "unit/cli/client/canned.h"
+#include "cli/client/terminal/interrupt.h"
+#include "unit/cli/client/http/canned.h"
 
 /* A queue that is a number: what was enqueued and not claimed. All on the server's thread. */
 struct world {

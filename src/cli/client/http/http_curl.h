@@ -4,7 +4,7 @@
 
 #include <curl/curl.h>
 
-#include "cli/client/http.h"
+#include "cli/client/http/http.h"
 
 /* Prepares a handle for a request to this path of the server: URL, socket, protocols, proxy and
  * the time limit to connect. Other options of the handle are not reset. -ERR_NOMEM. */

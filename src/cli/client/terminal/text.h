@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text from a server for the terminal of a user.
+/* src/cli/client/terminal has what a user sees and types: texts, tables, confirmations, Ctrl-C. It
+ * may use the rest of cli/client, core and base.
+ *
+ * Text from a server for the terminal of a user.
  *
  * The text of a job, a description or an error must not control the terminal: control
  * characters, bytes that are not UTF-8 and marks that change the direction of writing are

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client/http.h"
+#include "cli/client/http/http.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/mem.h"
-#include "cli/client/http_curl.h"
+#include "cli/client/http/http_curl.h"
 
 #define CONNECT_MS 5000
 #define ANSWER_MS 60000 /* besides wait_ms; a durable commit on a busy disk may take seconds */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client/confirm.h"
+#include "cli/client/terminal/confirm.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "cli/client/answer.h"
-#include "cli/client/show.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/show.h"
+#include "cli/client/terminal/text.h"
 
 static bool has_terminal(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client/interrupt.h"
+#include "cli/client/terminal/interrupt.h"
 
 #include <signal.h>
 #include <stddef.h>

@@ -11,7 +11,7 @@
 #include "base/digest/random.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/text.h"
 
 static const struct {
     const char *text;

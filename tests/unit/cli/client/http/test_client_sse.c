@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "cli/client/sse.h"
+#include "cli/client/http/sse.h"
 
 struct seen {
     struct buf text; /* "event|id|data;" for each */

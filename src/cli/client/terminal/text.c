@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client/text.h"
+#include "cli/client/terminal/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "cli/client/table.h"
+#include "cli/client/terminal/table.h"
 
 static const struct client_column columns[] = {
     {"NAME", false, 6}, {"N", true, 0}, {"TEXT", false, 0}};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client/show.h"
+#include "cli/client/terminal/show.h"
 
 #include <inttypes.h>
 
 #include "base/buf.h"
 #include "cli/client/answer.h"
-#include "cli/client/text.h"
+#include "cli/client/terminal/text.h"
 
 #define PAYLOAD_COLUMNS 200 /* of the view of one job; --json has it whole */
 #define NAME_COLUMNS 24

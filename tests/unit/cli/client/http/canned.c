@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit/cli/client/canned.h"
+#include "unit/cli/client/http/canned.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client/sse.h"
+#include "cli/client/http/sse.h"
 
 void client_sse_init(struct client_sse *s, client_sse_fn fn, void *ctx)
 {

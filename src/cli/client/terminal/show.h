@@ -7,7 +7,7 @@
 
 #include "base/containers/arena.h"
 #include "base/span.h"
-#include "cli/client/table.h"
+#include "cli/client/terminal/table.h"
 
 /* Adds the payload of the job to the table, shortened: JSON and text unchanged, bytes as
  * "base64:…". */

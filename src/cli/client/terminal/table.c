@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client/table.h"
+#include "cli/client/terminal/table.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/client/text.h"
+#include "cli/client/terminal/text.h"
 
 #define GAP 2         /* spaces between columns */
 #define LAST_LEAST 12 /* the last column is never shortened below this */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP client of the commands: one server, one request after the other.
+/* src/cli/client/http talks HTTP to a server. It may use libcurl, config and base.
+ *
+ * The HTTP client of the commands: one server, one request after the other.
  *
  * The server is given as http://HOST:PORT, https://HOST:PORT or unix:/PATH. Redirects are not
  * followed, no other protocol is used, and no proxy is used for a server on this machine. The

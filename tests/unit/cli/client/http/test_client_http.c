@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "cli/client/http.h"
-#include "unit/cli/client/canned.h"
+#include "cli/client/http/http.h"
+#include "unit/cli/client/http/canned.h"
 
 static void addresses_are_checked(void **state)
 {
