@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "cli/work/options.h"
-#include "cli/work/runner.h"
+#include "cli/work/runner/runner.h"
 
 struct fleet {
     const struct work_entries *entries;

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 
 #include "base/containers/arena.h"
-#include "cli/work/outcome.h"
+#include "cli/work/targets/outcome.h"
 #include "config/options.h"
 #include "core/queues/policy.h"
 

@@ -7,7 +7,7 @@
 #include "cli/work/config.h"
 #include "cli/work/fleet.h"
 #include "cli/work/options.h"
-#include "cli/work/runner.h"
+#include "cli/work/runner/runner.h"
 
 /* Only options that all workers can share are allowed besides --config. */
 static int beside_config(const struct arguments *args)

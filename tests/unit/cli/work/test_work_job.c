@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "cli/work/environment.h"
-#include "cli/work/http_target.h"
 #include "cli/work/job.h"
+#include "cli/work/targets/environment.h"
+#include "cli/work/targets/http_target.h"
 
 static const char claimed[] =
     "{\"id\":\"01A\",\"seq\":7,\"queue\":\"m\\u00e4il\",\"token\":\"7-1\",\"attempt\":2,"

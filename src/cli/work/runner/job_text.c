@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/work/runner_impl.h"
+#include "cli/work/runner/runner_impl.h"
 
 #define LINES_BYTES_MAX ((size_t)64 << 10) /* as much as the server keeps */
 #define LINE_BYTES_MAX ((size_t)4 << 10)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log of the runner on standard error, and the progress bar on the same terminal. */
+/* src/cli/work/log writes the log of the runner. It may use base and libuv.
+ *
+ * The log of the runner on standard error, and the progress bar on the same terminal. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +9,7 @@
 
 #include "base/log.h"
 #include "cli/progress.h"
-#include "cli/work/log_writer.h"
+#include "cli/work/log/log_writer.h"
 
 struct work_log {
     struct log log;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/work/process_tree.h"
+#include "cli/work/targets/process_tree.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cli/work/outcome.h"
+#include "cli/work/targets/outcome.h"
 
 #define EXITED(code) ((code) << 8) /* the status of waitpid */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start, signals, the stop modes and the end of the runner. */
-#include "cli/work/runner.h"
+#include "cli/work/runner/runner.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "cli/client/answer.h"
 #include "cli/client/request.h"
-#include "cli/work/runner_impl.h"
+#include "cli/work/runner/runner_impl.h"
 #include "server/version.h"
 
 #define TICK_MS 100

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base/buf.h"
-#include "cli/work/calls.h"
 #include "cli/work/job.h"
 #include "cli/work/options.h"
-#include "cli/work/target.h"
+#include "cli/work/runner/calls.h"
+#include "cli/work/targets/target.h"
 
 struct http_run;
 

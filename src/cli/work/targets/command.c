@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of the control socket means that the supervisor, and with it the whole tree, has
  * ended. By then all output is in the pipes; it is read before they are closed. */
-#include "cli/work/command.h"
+#include "cli/work/targets/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/work/environment.h"
-#include "cli/work/supervisor.h"
+#include "cli/work/targets/environment.h"
+#include "cli/work/targets/supervisor.h"
 
 enum { INPUT, OUTPUT, ERRORS, PROGRESS, CONTROL, PIPES };
 #define READ_BYTES 65536

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/client/answer.h"
-#include "cli/work/runner_impl.h"
+#include "cli/work/runner/runner_impl.h"
 #include "server/version.h"
 
 #define IDLE_EVERY_MS 10000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/work/http_target.h"
+#include "cli/work/targets/http_target.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libcurl says which sockets to watch and when to call it again; libuv does both. */
-#include "cli/work/calls.h"
+#include "cli/work/runner/calls.h"
 
 #include <curl/curl.h>
 #include <stdio.h>

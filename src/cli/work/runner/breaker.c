@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/client/answer.h"
-#include "cli/work/runner_impl.h"
+#include "cli/work/runner/runner_impl.h"
 
 #define ASK_AGAIN_MS 1000
 

@@ -19,14 +19,14 @@
 #include <uv.h>
 
 #include "base/containers/link.h"
-#include "cli/work/calls.h"
-#include "cli/work/command.h"
-#include "cli/work/http_target.h"
 #include "cli/work/job.h"
+#include "cli/work/log/work_log.h"
 #include "cli/work/options.h"
-#include "cli/work/runner.h"
-#include "cli/work/target.h"
-#include "cli/work/work_log.h"
+#include "cli/work/runner/calls.h"
+#include "cli/work/runner/runner.h"
+#include "cli/work/targets/command.h"
+#include "cli/work/targets/http_target.h"
+#include "cli/work/targets/target.h"
 
 #define REPLY_BYTES_MAX ((size_t)64 << 10)  /* of everything but a claim */
 #define CLAIM_BYTES_MAX ((size_t)512 << 20) /* 16 MiB of payloads and one of 64 MiB, escaped */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runner may have threads (libcurl's name lookups), so everything here up to execve uses
  * system calls only: no allocator, no stdio. */
-#include "cli/work/supervisor.h"
+#include "cli/work/targets/supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/system/clock.h"
-#include "cli/work/environment.h"
-#include "cli/work/process_tree.h"
+#include "cli/work/targets/environment.h"
+#include "cli/work/targets/process_tree.h"
 
 enum { CONTROL_FD = WORK_PROGRESS_FD + 1, ASIDE_FD = 16 };
 #define KILL_EVERY_MS 50

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: claims jobs, passes each to its target, renews leases, reports outcomes, and stops
+/* src/cli/work/runner has the loop of holdfast work: claims, tasks, reports, leases. It may use the
+ * rest of cli/work and cli/client.
+ *
+ * The runner: claims jobs, passes each to its target, renews leases, reports outcomes, and stops
  * in an orderly way. One process and one loop; only the log has its own thread. */
 #pragma once
 

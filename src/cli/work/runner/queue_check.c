@@ -2,7 +2,7 @@
 /* Whether jobs are left, for --until-empty. An empty claim does not tell: the queue may be
  * paused or limited, and jobs may run elsewhere, which can fail and become ready again. */
 #include "cli/client/answer.h"
-#include "cli/work/runner_impl.h"
+#include "cli/work/runner/runner_impl.h"
 
 #define AGAIN_MS 200
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/work/log_writer.h"
+#include "cli/work/log/log_writer.h"
 
 #include <errno.h>
 #include <unistd.h>

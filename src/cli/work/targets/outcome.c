@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/work/outcome.h"
+#include "cli/work/targets/outcome.h"
 
 #include <inttypes.h>
 #include <stdio.h>

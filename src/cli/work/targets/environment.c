@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/work/environment.h"
+#include "cli/work/targets/environment.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "cli/client/answer.h"
-#include "cli/work/runner_impl.h"
+#include "cli/work/runner/runner_impl.h"
 
 #define BACKOFF_MS_MIN UINT64_C(200)
 #define BACKOFF_MS_MAX UINT64_C(5000)

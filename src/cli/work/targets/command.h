@@ -7,7 +7,7 @@
 
 #include "cli/work/job.h"
 #include "cli/work/options.h"
-#include "cli/work/target.h"
+#include "cli/work/targets/target.h"
 
 struct command_run;
 

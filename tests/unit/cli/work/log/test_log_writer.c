@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cli/work/log_writer.h"
+#include "cli/work/log/log_writer.h"
 
 #define LINE_BYTES 1000
 #define LINES_MAX 100000

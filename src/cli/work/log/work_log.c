@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/work/work_log.h"
+#include "cli/work/log/work_log.h"
 
 #include <stdio.h>
 

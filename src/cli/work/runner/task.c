@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/work/runner_impl.h"
+#include "cli/work/runner/runner_impl.h"
 #include "config/units.h"
 
 #define PROBLEMS_MAX 5

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a target, a command or an HTTP address, reports about its job. */
+/* src/cli/work/targets has what a job is passed to: a command with its processes, or an HTTP
+ * address. It may use the rest of cli/work, core and base.
+ *
+ * What a target, a command or an HTTP address, reports about its job. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/span.h"
-#include "cli/work/outcome.h"
+#include "cli/work/targets/outcome.h"
 
 struct target_end {
     struct verdict verdict;

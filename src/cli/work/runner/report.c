@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/client/answer.h"
-#include "cli/work/runner_impl.h"
+#include "cli/work/runner/runner_impl.h"
 
 #define EVERY_MS 1000 /* between two logs, and two reports of progress */
 #define RETRY_MS_MIN 100
