@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "backend/local/offline/check.h"
+#include "backend/local/offline/check/check.h"
 #include "base/mem.h"
 #include "base/suggest.h"
 #include "cli/client/client.h"

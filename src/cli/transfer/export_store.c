@@ -11,7 +11,7 @@
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/queues/queue_view.h"
 #include "api/v1/schedules/schedule_fields.h"
-#include "backend/local/offline/salvage.h"
+#include "backend/local/offline/salvage/salvage.h"
 #include "base/system/clock.h"
 #include "cli/client/client.h"
 #include "cli/client/session.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "backend/local/journal/journal.h"
-#include "backend/local/offline/check.h"
+#include "backend/local/offline/check/check.h"
 #include "backend/local/offline/start.h"
 #include "backend/local/pages/dbfile.h"
 #include "backend/local/pages/wal.h"

@@ -17,7 +17,7 @@
 #include "backend/backend.h"
 #include "backend/local/backup.h"
 #include "backend/local/journal/journal.h"
-#include "backend/local/offline/check.h"
+#include "backend/local/offline/check/check.h"
 #include "backend/local/offline/restore.h"
 #include "backend/local/pages/dbfile.h"
 #include "backend/local/sqlite/store_sqlite.h"

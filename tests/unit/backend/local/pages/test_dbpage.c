@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "backend/local/offline/check.h"
+#include "backend/local/offline/check/check.h"
 #include "backend/local/offline/restore.h"
-#include "backend/local/offline/salvage.h"
+#include "backend/local/offline/salvage/salvage.h"
 #include "backend/local/pages/dbfile.h"
 #include "backend/local/pages/vfs.h"
 #include "backend/local/pages/wal.h"

@@ -24,8 +24,8 @@
 #include <cmocka.h>
 
 #include "backend/local/journal/journal.h"
-#include "backend/local/offline/check.h"
-#include "backend/local/offline/salvage.h"
+#include "backend/local/offline/check/check.h"
+#include "backend/local/offline/salvage/salvage.h"
 #include "backend/local/pages/wal.h"
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/digest/hash.h"

@@ -19,9 +19,9 @@
 
 #include "api/v1/jobs/job_view.h"
 #include "backend/local/commit_gate.h"
-#include "backend/local/offline/check.h"
+#include "backend/local/offline/check/check.h"
 #include "backend/local/offline/restore.h"
-#include "backend/local/offline/salvage.h"
+#include "backend/local/offline/salvage/salvage.h"
 #include "backend/local/sqlite/rules.h"
 #include "base/digest/hash.h"
 #include "base/json/json.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "backend/local/offline/check.h"
+#include "backend/local/offline/check/check.h"
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/mem.h"
 #include "core/limits.h"

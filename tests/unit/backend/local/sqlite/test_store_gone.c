@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "backend/local/offline/check.h"
+#include "backend/local/offline/check/check.h"
 #include "backend/local/pages/dbfile.h"
 #include "backend/local/sqlite/store_sqlite.h"
 #include "core/records/frame.h"

@@ -11,7 +11,7 @@
 
 #include "backend/local/offline/reading.h"
 #include "backend/local/offline/row_walk.h"
-#include "backend/local/offline/salvage.h"
+#include "backend/local/offline/salvage/salvage.h"
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/containers/arena.h"
 #include "base/containers/map.h"

@@ -2,7 +2,7 @@
 /* What can be wrong with the counters by the hour. */
 #include <inttypes.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 
 /* A queue that is new has none; what is there must be of a queue. */
 void check_hours(struct check *c)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Alert rules out of a store: its table, and what the journal says about them. Secrets stay in it.
  */
-#include "backend/local/offline/salvage_impl.h"
+#include "backend/local/offline/salvage/salvage_impl.h"
 #include "backend/local/sqlite/notices.h"
 #include "base/mem.h"
 

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "backend/local/journal/journal.h"
-#include "backend/local/offline/salvage.h"
+#include "backend/local/offline/salvage/salvage.h"
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/digest/crc32c.h"
 #include "unit/backend/local/sqlite/store_history.h"

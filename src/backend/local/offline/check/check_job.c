@@ -2,7 +2,7 @@
 /* What can be wrong with one job. */
 #include <inttypes.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 #include "backend/local/sqlite/rules.h"
 #include "core/queues/unique.h"
 

@@ -2,7 +2,7 @@
 /* Schedules out of a store: its table, and what the journal says about them. */
 #include <inttypes.h>
 
-#include "backend/local/offline/salvage_impl.h"
+#include "backend/local/offline/salvage/salvage_impl.h"
 #include "base/mem.h"
 
 #define PATIENCE 200

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/local/offline/salvage_impl.h"
+#include "backend/local/offline/salvage/salvage_impl.h"
 #include "backend/local/sqlite/rules.h"
 #include "base/json/json.h"
 #include "base/mem.h"

@@ -7,12 +7,12 @@
  * scans, merged. What a row alone can get wrong is in check_job.c. Nothing is written and no file
  * is created (offline/reading.h), so a directory on a read-only mount can be checked; the lock of
  * the directory is held meanwhile, so that no server starts underneath. */
-#include "backend/local/offline/check.h"
+#include "backend/local/offline/check/check.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 #include "backend/local/offline/reading.h"
 #include "backend/local/offline/row_walk.h"
 #include "backend/local/sqlite/rules.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every value of every table against its rule. Jobs are left to check_job.c: there a value must
  * also fit the job's state. */
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 #include "backend/local/sqlite/rules.h"
 
 static void check_row_values(struct check *c, enum table_id table, sqlite3_stmt *st)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 #include "backend/local/pages/vfs.h"
 #include "backend/local/pages/wal.h"
 #include "base/mem.h"

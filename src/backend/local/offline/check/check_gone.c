@@ -2,7 +2,7 @@
 /* What can be wrong with the marks of removed jobs whose rows are still there. */
 #include <inttypes.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 #include "backend/local/sqlite/rules.h"
 
 bool check_gone(struct check *c, int64_t seq)

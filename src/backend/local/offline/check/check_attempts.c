@@ -2,7 +2,7 @@
 /* What can be wrong with the history of attempts. */
 #include <inttypes.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 
 enum attempt_column {
     AT_SEQ,

@@ -2,7 +2,7 @@
 /* What can be wrong with alert rules, what they have raised, notices and breakers. */
 #include <inttypes.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 #include "core/alerts/alert.h"
 
 static void check_alerts(struct check *c)

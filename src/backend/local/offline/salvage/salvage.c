@@ -4,7 +4,7 @@
  * A page that is damaged without being malformed goes unnoticed by SQLite. What a job consists of
  * is therefore held against itself (numbers in range, payload as long as the job says, JSON that is
  * JSON), and left out when it cannot be. */
-#include "backend/local/offline/salvage_impl.h"
+#include "backend/local/offline/salvage/salvage_impl.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What workers reported about a job: the row of the table report, and over it what the journal has.
  */
-#include "backend/local/offline/salvage_impl.h"
+#include "backend/local/offline/salvage/salvage_impl.h"
 #include "base/json/json.h"
 #include "core/jobs/progress.h"
 

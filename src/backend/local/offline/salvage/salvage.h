@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can still be read of a SQLite store, damaged or not, without changing a byte of it.
+/* src/backend/local/offline/salvage reads a store that may be damaged. It may use the rest of
+ * backend/local.
+ *
+ * What can still be read of a SQLite store, damaged or not, without changing a byte of it.
  *
  * The lock of the directory is held meanwhile, so that no server starts underneath; nothing else in
  * it is opened for writing. Where rows cannot be read they are walked around and counted. */

@@ -3,7 +3,7 @@
  * removed come back: better than to lose jobs that were not. */
 #include <inttypes.h>
 
-#include "backend/local/offline/salvage_impl.h"
+#include "backend/local/offline/salvage/salvage_impl.h"
 #include "base/mem.h"
 
 #define PATIENCE 4096u

@@ -5,7 +5,7 @@
  * core/moves. */
 #include <inttypes.h>
 
-#include "backend/local/offline/salvage_impl.h"
+#include "backend/local/offline/salvage/salvage_impl.h"
 #include "backend/local/pages/dbfile.h"
 #include "base/mem.h"
 #include "core/jobs/moves.h"

@@ -2,7 +2,7 @@
 /* What can be wrong with the key-value store. */
 #include <inttypes.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 #include "backend/local/sqlite/rules.h"
 
 static void check_keys(struct check *c)

@@ -5,7 +5,7 @@
  */
 #include <inttypes.h>
 
-#include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/check/check_impl.h"
 #include "backend/local/offline/reading.h"
 #include "backend/local/offline/start.h"
 #include "backend/local/pages/dbfile.h"
