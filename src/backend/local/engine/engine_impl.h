@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The internals of the engine: the memory layout of resident jobs, and the indexes that lead to
- * them. Only the files of this folder and their tests include this header.
+ * them. Only the files of this folder and their tests include this header. jobs/ has the resident
+ * jobs, their indexes and leases, alerts/ the alert rules, notices and breakers, and kv/ the
+ * key-value store; the files of these folders declare what they have here.
  *
  *   seq ──seqdir──► struct live ──► struct queue      lists by (queue, state), oldest first
  *                     │   └─extra─► struct extra       unique key, group; more: expiry, own options
@@ -53,7 +55,7 @@ struct live {
 struct extra {
     uint32_t unique[4]; /* struct hash128 by halves, so that 28 bytes are 28; 0 = no key */
     uint32_t more;      /* handle; 0 = none of what struct more has */
-    uint32_t twin_prev, twin_next; /* jobs with the same key, see engine/unique.c */
+    uint32_t twin_prev, twin_next; /* jobs with the same key, see engine/jobs/unique.c */
 };
 
 struct more {
@@ -80,7 +82,7 @@ struct lease {
     uint32_t lease_ms; /* 0 = no end: a job holds it */
     uint32_t worker;   /* handle; 0 = no name */
     uint32_t job;      /* handle */
-    bool held;         /* nonce is the sequence of the job that holds it, see engine/holds.c */
+    bool held;         /* nonce is the sequence of the job that holds it, see engine/jobs/holds.c */
 };
 
 struct group {
@@ -160,7 +162,8 @@ struct ghost {
     size_t len;
 };
 
-/* --- alerts, notices, breakers: engine/alerts.c, engine/notices.c, engine/breakers.c --- */
+/* --- alerts, notices, breakers: engine/alerts/alerts.c, engine/alerts/notices.c,
+ * engine/alerts/breakers.c --- */
 
 /* A condition that holds. */
 struct raised {
@@ -241,10 +244,10 @@ struct queue {
     struct heap ready, due;
     struct joblist lists[STATE_COUNT];
     struct joblist purging;
-    uint64_t shared, shared_waiting;     /* jobs with the same unique key, see engine/unique.c */
-    uint64_t shared_seq;                 /* one that was among them */
+    uint64_t shared, shared_waiting; /* jobs with the same unique key, see engine/jobs/unique.c */
+    uint64_t shared_seq;             /* one that was among them */
     uint32_t alerts_version, dead_rules; /* how many rules match dead jobs, as of that version */
-    struct roster by_state, by_key;      /* ranked queues alone, see engine/ranks.c */
+    struct roster by_state, by_key;      /* ranked queues alone, see engine/jobs/ranks.c */
     struct counters totals;              /* since it was created */
     struct counters totals_at_boot;      /* those that the server found at its start */
     uint64_t removed;                    /* jobs, since the server started */
@@ -372,7 +375,7 @@ struct engine {
     struct span named_as;      /* that copy */
     struct buf scratch;        /* policy and options encodings, sequence lists */
 
-    /* The key-value store, see engine/kv.c; keys of jobs, see engine/undelivered.c. */
+    /* The key-value store, see engine/kv/kv.c; keys of jobs, see engine/kv/undelivered.c. */
     struct slab kvs;
     struct mapref kv_map;    /* → handle in kvs */
     struct heap kv_expiries; /* (expires_at, handle), exact */
@@ -502,7 +505,7 @@ static inline uint64_t state_mix_span(uint64_t h, struct span s)
     return state_mix(state_mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
 }
 
-/* --- engine/jobs.c: resident jobs and their indexes --- */
+/* --- engine/jobs/jobs.c: resident jobs and their indexes --- */
 
 /* Memory for the following, so that the records of one operation cannot fail half-way: `fresh`
  * new jobs and `moves` changes of state in q, and `bytes` of records. */
@@ -545,7 +548,7 @@ uint64_t ready_order(const struct job *j);
 /* The sequence by which a ready job is ordered among those of its priority. */
 uint64_t ready_seq(const struct engine *e, const struct job *j);
 
-/* --- engine/unique.c: unique keys --- */
+/* --- engine/jobs/unique.c: unique keys --- */
 /* The live (or, by policy, kept) job that holds this key, purged ones left out; NULL = free. */
 struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
 static inline bool jobs_unique_holds(const struct queue *q, uint8_t state)
@@ -571,7 +574,7 @@ struct unique_recount {
  * counted. */
 const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_recount *count);
 
-/* --- engine/ranks.c: pages of ranked queues; for others nothing happens --- */
+/* --- engine/jobs/ranks.c: pages of ranked queues; for others nothing happens --- */
 int ranks_reserve(struct queue *q, size_t fresh, size_t moves);
 void ranks_made(struct engine *e, const struct live *l);
 void ranks_gone(struct engine *e, const struct live *l);
@@ -597,7 +600,7 @@ void counters_emit(struct engine *e);
 int counters_load(struct engine *e, uint32_t queue, const struct counters *totals);
 void counters_boot(struct engine *e);
 
-/* --- engine/names.c: texts held once: options, groups, workers --- */
+/* --- engine/jobs/names.c: texts held once: options, groups, workers --- */
 int names_reserve(struct engine *e, size_t jobs); /* for the texts of this many */
 int names_options(struct engine *e, const struct job_extra *from, uint32_t *ret);
 int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *ret);
@@ -671,7 +674,7 @@ bool queues_put(struct ops *o, const struct queue_state *q, struct rec_queue_put
 bool queues_commit(struct ops *o, const struct queue_state *q, const struct record *rec,
                    uint64_t count);
 
-/* --- engine/keys.c: idempotency keys --- */
+/* --- engine/jobs/keys.c: idempotency keys --- */
 int keys_reserve(struct engine *e, size_t keys);
 struct key *keys_find(const struct engine *e, struct hash128 key);
 int keys_apply_new(struct engine *e, const struct rec_key_new *r);
@@ -686,7 +689,7 @@ int rates_reserve(struct engine *e, size_t count);
 void rates_take(struct engine *e, const struct rate_share *share); /* room must be there */
 uint64_t rates_bytes(const struct engine *e);
 
-/* --- engine/leases.c: leases, tokens, how they ended --- */
+/* --- engine/jobs/leases.c: leases, tokens, how they ended --- */
 int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r);
 /* From now on. */
 void leases_arm(struct engine *e, struct lease *l);
@@ -715,7 +718,7 @@ const struct kept_reply_slot *kept_reply_find(const struct engine *e, uint64_t s
 void kept_reply_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind,
                     uint8_t state, struct wall_time run_at);
 
-/* --- engine/holds.c: leases that jobs hold --- */
+/* --- engine/jobs/holds.c: leases that jobs hold --- */
 /* Room for one more job that holds items. */
 int holds_reserve(struct engine *e);
 /* The lease of an item, which has just been claimed without end, is held by this job. */
@@ -750,7 +753,7 @@ bool schedules_delete(struct engine *e, const struct schedule *s);
 uint64_t schedules_hash(const struct engine *e);
 void schedules_free(struct engine *e);
 
-/* --- engine/claim.c --- */
+/* --- engine/jobs/claim.c --- */
 /* The job that q hands out next; removes stale entries before it. NULL = none, or memory is
  * short (*err is set then). */
 struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err);
@@ -761,7 +764,7 @@ int claim_reserve(struct engine *e, const struct live *l, const struct op_claim 
 void claim_finish(struct engine *e, struct live *l, const struct op_claim *want,
                   struct job_view *view);
 
-/* --- engine/outcome_counts.c: how the leases of a job ended --- */
+/* --- engine/jobs/outcome_counts.c: how the leases of a job ended --- */
 void outcome_counts_init(struct engine *e);
 void outcome_counts_done(struct engine *e);
 /* A lease has ended and the job still exists. */
@@ -782,7 +785,7 @@ void bulk_free_all(struct engine *e);
 size_t bulk_count(const struct ops *o); /* these two: as struct ops_store says */
 bool bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin);
 
-/* --- engine/alerts.c: rules, and what they have raised --- */
+/* --- engine/alerts/alerts.c: rules, and what they have raised --- */
 void alerts_init(struct engine *e);
 void alerts_free(struct engine *e);
 struct alert *alerts_find(const struct engine *e, struct span name);
@@ -807,7 +810,7 @@ bool alerts_commit(struct ops *o, const struct record *rec, struct rec_notice_ne
 MUST_CHECK int alerts_verify(const struct engine *e, struct err_note *note);
 uint64_t alerts_hash(const struct engine *e);
 
-/* --- engine/notices.c: the outbox --- */
+/* --- engine/alerts/notices.c: the outbox --- */
 void notices_moved(void *engine, struct heap_entry entry, size_t index);
 /* Room for `count` more; *bytes grows by what their records take, and those that push out others.
  */
@@ -833,7 +836,7 @@ void notices_look(struct ops *o, struct notice_entry *n, int64_t at_ms, bool giv
 struct wall_time notices_next(const struct ops *o);
 void notices_release(struct ops *o, struct span target);
 
-/* --- engine/breakers.c: the first four as struct ops_store says --- */
+/* --- engine/alerts/breakers.c: the first four as struct ops_store says --- */
 const struct breaker_view *breakers_find(const struct ops *o, struct span target);
 const struct breaker_view *breakers_next(const struct ops *o, const struct breaker_view *after);
 bool breakers_commit(struct ops *o, const struct record *rec);
@@ -843,7 +846,7 @@ int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
 void breakers_free(struct engine *e);
 uint64_t breakers_hash(const struct engine *e);
 
-/* --- engine/kv.c: the key-value store --- */
+/* --- engine/kv/kv.c: the key-value store --- */
 void kv_init(struct engine *e);
 void kv_done(struct engine *e);
 size_t kv_index_bytes(const struct engine *e);
@@ -867,7 +870,7 @@ int kv_load(struct engine *e, const struct rec_kv_from_job *r, struct wall_time 
 int kv_apply_gone(struct engine *e, const struct rec_kv_gone *r);
 size_t tick_kv(struct engine *e, size_t budget);
 
-/* --- engine/undelivered.c: payloads that dead jobs leave behind --- */
+/* --- engine/kv/undelivered.c: payloads that dead jobs leave behind --- */
 void undelivered_init(struct engine *e);
 void undelivered_done(struct engine *e);
 int undelivered_reserve(struct engine *e, size_t jobs);
@@ -880,7 +883,7 @@ extern const struct ops_store engine_ops_store;
 /* The key of this job, if another job holds it; NULL = none does. */
 struct live *key_rival(struct engine *e, const struct live *l);
 
-/* --- engine/enqueue.c --- */
+/* --- engine/jobs/enqueue.c --- */
 enum outcome seqs_room(const struct engine *e, const struct op_enqueue *want, size_t ahead,
                        const char **note);
 bool enqueue_key_find(struct engine *e, struct hash128 key, struct idempotency_state *ret);
@@ -892,7 +895,7 @@ int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t 
                      size_t bytes);
 struct live *enqueue_emit(struct engine *e, struct enqueue_plan *p);
 
-/* --- engine/kv_commit.c --- */
+/* --- engine/kv/kv_commit.c --- */
 int kv_commit_reserve(struct engine *e, const struct op_kv_commit *want, size_t *bytes);
 void kv_emit_set(struct engine *e, const struct kv_set *set, uint64_t version);
 /* How many of the keys existed. */
