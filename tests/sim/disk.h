@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/local/store.h"
+#include "backend/local/store/store.h"
 #include "sim/pool.h"
 
 struct disk_frame {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <uv.h>
 
-#include "backend/local/ballast.h"
+#include "backend/local/store/ballast.h"
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/mem.h"

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "backend/local/journal/journal.h"
-#include "backend/local/store.h"
+#include "backend/local/store/store.h"
 #include "base/log.h"
 
 struct applier;

@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/local/cache.h"
-#include "backend/local/prefetch.h"
+#include "backend/local/payloads/cache.h"
+#include "backend/local/payloads/prefetch.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/jobs/job_texts.h"

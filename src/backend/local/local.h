@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/local/journal/files.h"
-#include "backend/local/store.h"
+#include "backend/local/store/store.h"
 
 struct ballast;
 

@@ -23,12 +23,12 @@
 #include "backend/backend_impl.h"
 #include "backend/local/applier.h"
 #include "backend/local/backup.h"
-#include "backend/local/ballast.h"
 #include "backend/local/commit_gate.h"
 #include "backend/local/journal/journal.h"
 #include "backend/local/journal/writer.h"
 #include "backend/local/loop_wake.h"
 #include "backend/local/reader.h"
+#include "backend/local/store/ballast.h"
 #include "backend/local/watches.h"
 #include "backend/settles.h"
 

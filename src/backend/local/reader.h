@@ -5,7 +5,7 @@
  * large jobs could have all their payloads in memory while the loop is busy. */
 #pragma once
 
-#include "backend/local/store.h"
+#include "backend/local/store/store.h"
 
 #define READER_BYTES_MAX ((size_t)64 << 20)
 

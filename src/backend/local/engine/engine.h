@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "backend/local/store.h"
+#include "backend/local/store/store.h"
 #include "base/buf.h"
 #include "base/containers/arena.h"
 #include "base/system/clock.h"

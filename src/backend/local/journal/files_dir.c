@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "backend/local/store_dir.h"
+#include "backend/local/store/store_dir.h"
 #include "base/mem.h"
 
 #define PARTS_AT_ONCE 512 /* of one pwritev; below IOV_MAX */

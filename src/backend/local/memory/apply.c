@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "backend/local/memory/store_memory.h"
-#include "backend/local/store_frames.h"
+#include "backend/local/store/store_frames.h"
 #include "base/mem.h"
 
 /* ---- queues ---- */

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-#include "backend/local/store_attempts.h"
+#include "backend/local/store/store_attempts.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/jobs/job_texts.h"

@@ -4,7 +4,7 @@
  * It runs on the thread that does everything else, so each call does a bounded amount of work: a
  * list that finds little stops early and returns a cursor. */
 #include "backend/local/memory/store_memory.h"
-#include "backend/local/store_attempts.h"
+#include "backend/local/store/store_attempts.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/jobs/job_texts.h"

@@ -13,10 +13,11 @@
  * jobs have are in separate blocks. A job that no longer exists (purged generation, deleted queue)
  * stays in the list, is loaded, and is hidden from readers until REC_JOBS_GONE removes it.
  *
- * This folder implements local/store.h in memory. It may use core and base, and does no I/O. */
+ * This folder implements local/store/store.h in memory. It may use core and base, and does no I/O.
+ */
 #pragma once
 
-#include "backend/local/store.h"
+#include "backend/local/store/store.h"
 #include "base/containers/heap.h"
 #include "base/containers/map.h"
 #include "base/containers/seqdir.h"

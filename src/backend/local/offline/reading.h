@@ -12,7 +12,7 @@
 
 #include "backend/local/journal/journal.h"
 #include "backend/local/sqlite/store_sqlite.h"
-#include "backend/local/store_dir.h"
+#include "backend/local/store/store_dir.h"
 
 /* `trust`: pages that do not match their checksums are given, until dbpage_vfs_trust_end
  * (pages/vfs.h). *ret is set also on failure. The codes of sql_open. */

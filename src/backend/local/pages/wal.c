@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/local/store_dir.h"
+#include "backend/local/store/store_dir.h"
 #include "base/buf.h"
 #include "base/mem.h"
 

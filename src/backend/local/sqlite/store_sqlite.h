@@ -23,7 +23,7 @@
  * One connection, the applier's, writes and checkpoints; readers never write. No transaction stays
  * open between calls, so that the WAL can be reset.
  *
- * This folder implements local/store.h in a file of SQLite. It may use pages/, core and base,
+ * This folder implements local/store/store.h in a file of SQLite. It may use pages/, core and base,
  * SQLite and the file system. */
 #pragma once
 
@@ -33,10 +33,10 @@
 #include "backend/local/sqlite/gone.h"
 #include "backend/local/sqlite/stmt_gen.h"
 #include "backend/local/sqlite/text_gen.h"
-#include "backend/local/store.h"
-#include "backend/local/store_attempts.h"
-#include "backend/local/store_dir.h"
-#include "backend/local/store_frames.h"
+#include "backend/local/store/store.h"
+#include "backend/local/store/store_attempts.h"
+#include "backend/local/store/store_dir.h"
+#include "backend/local/store/store_frames.h"
 #include "core/jobs/job_texts.h"
 
 /* ---- SQL helpers (sqlite/sql.c) ---- */

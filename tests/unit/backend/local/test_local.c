@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "backend/local/ballast.h"
 #include "backend/local/local.h"
+#include "backend/local/store/ballast.h"
 #include "base/err.h"
 #include "core/limits.h"
 #include "unit/backend/local/sqlite/store_rig.h"

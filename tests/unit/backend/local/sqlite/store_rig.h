@@ -3,7 +3,7 @@
  * one text, so that two can be compared. */
 #pragma once
 
-#include "backend/local/store.h"
+#include "backend/local/store/store.h"
 #include "base/buf.h"
 
 #define RIG_NOW ((struct wall_time){INT64_C(1790000000000)})

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See prefetch.h. The queues with prefetched bodies are in a small hash table; a queue whose slot
  * is taken replaces the other one. */
-#include "backend/local/prefetch.h"
+#include "backend/local/payloads/prefetch.h"
 
 #include <stdlib.h>
 
-#include "backend/local/cache.h"
+#include "backend/local/payloads/cache.h"
 #include "base/mem.h"
 
 #define PREFETCH_JOBS 256 /* jobs read at a time */

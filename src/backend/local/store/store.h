@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store behind the journal: it has what survives a restart and what queries read.
+/* src/backend/local/store has the interface of the stores behind the journal, and what they share:
+ * frames, attempts, the data directory. It may use core and base.
+ *
+ * The store behind the journal: it has what survives a restart and what queries read.
  *
  * A store applies frames, whole and in order, and can return everything that the engine needs to
  * start again, without payloads. There are two: memory (for memory: and the simulator) and SQLite.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See ballast.h. The blocks are reserved with fallocate and never read. */
-#include "backend/local/ballast.h"
+#include "backend/local/store/ballast.h"
 
 #include <errno.h>
 #include <fcntl.h>

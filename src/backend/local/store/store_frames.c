@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading frames for a store. */
-#include "backend/local/store_frames.h"
+#include "backend/local/store/store_frames.h"
 
 #include <inttypes.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See cache.h. Entries form a list ordered by position; `fresh` is the first that is not applied
  * yet. */
-#include "backend/local/cache.h"
+#include "backend/local/payloads/cache.h"
 
 #include "base/check.h"
 #include "base/containers/map.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/local/store_attempts.h"
+#include "backend/local/store/store_attempts.h"
 
 static uint32_t attempt_number(const struct job *j)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lock is flock on DIR/lock: the kernel releases it when the process ends for any reason. The
  * file stays; the process id in it is only for the message that another process prints. */
-#include "backend/local/store_dir.h"
+#include "backend/local/store/store_dir.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bodies (payload and texts) of jobs that will soon be claimed, by sequence.
+/* src/backend/local/payloads keeps the bodies of jobs that will soon be claimed. It may use the
+ * engine, the store, core and base.
+ *
+ * The bodies (payload and texts) of jobs that will soon be claimed, by sequence.
  *
  * A body stays at least until the record that created it is applied, because the store cannot
  * return it before. After that it stays while there is room. If there is no room, the newest body

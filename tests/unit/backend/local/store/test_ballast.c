@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "backend/local/ballast.h"
+#include "backend/local/store/ballast.h"
 #include "unit/backend/local/sqlite/store_rig.h"
 
 #define BYTES (UINT64_C(64) << 10)
