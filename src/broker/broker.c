@@ -13,8 +13,8 @@
 #include "base/check.h"
 #include "base/digest/random.h"
 #include "base/mem.h"
+#include "broker/alerts/webhook_delivery.h"
 #include "broker/broker_impl.h"
-#include "broker/webhook_delivery.h"
 #include "core/alerts/webhook.h"
 
 #define BATCH_ROOM_FIRST 64

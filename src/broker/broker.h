@@ -22,7 +22,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/system/clock.h"
-#include "broker/webhook.h"
+#include "broker/alerts/webhook.h"
 #include "ops/op.h"
 
 struct broker;

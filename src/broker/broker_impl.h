@@ -21,7 +21,7 @@
 #include "base/containers/map.h"
 #include "base/digest/hash.h"
 #include "broker/broker.h"
-#include "broker/schedules.h"
+#include "broker/schedules/schedules.h"
 
 /* ---- batches ---- */
 

@@ -7,7 +7,7 @@
 #include "base/digest/base64.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "broker/notice_text.h"
+#include "broker/alerts/notice_text.h"
 #include "core/jobs/job_texts.h"
 #include "core/kvkey.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libcurl's multi interface on the loop: libcurl says which sockets to watch and when to call it
  * again, and libuv does so. Names are resolved by libuv's threads before libcurl gets the call. */
-#include "broker/webhook.h"
+#include "broker/alerts/webhook.h"
 
 #include <curl/curl.h>
 #include <netdb.h>

@@ -13,8 +13,8 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "broker/alerts/webhook_delivery.h"
 #include "broker/broker_impl.h"
-#include "broker/webhook_delivery.h"
 #include "core/alerts/condition.h"
 
 #define PAGE 500

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pass lists the breakers and requests the deletion of those that seem unused. The backend checks
  * again when it deletes one, because it may have been used in between (op_breaker.only_unused). */
-#include "broker/breaker_sweep.h"
+#include "broker/alerts/breaker_sweep.h"
 
 #include "base/check.h"
 #include "base/mem.h"

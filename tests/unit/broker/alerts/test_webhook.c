@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Webhooks when memory is short: the call that is affected ends, later ones succeed. */
-#include "broker/webhook.h"
+#include "broker/alerts/webhook.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
  * A move is a loop: the backend settles, what is due fires, until nothing is due; then the clock
  * moves on. A move that would take more than ROUNDS_MAX rounds jumps over the rest. */
 #include "base/mem.h"
+#include "broker/alerts/webhook_delivery.h"
 #include "broker/broker_impl.h"
-#include "broker/webhook_delivery.h"
 
 #define ROUNDS_MAX 100000
 

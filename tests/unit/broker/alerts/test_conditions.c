@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "backend/router/router.h"
-#include "broker/webhook_delivery.h"
+#include "broker/alerts/webhook_delivery.h"
 #include "core/alerts/alert.h"
 #include "unit/backend/switched.h"
 #include "unit/broker/broker_rig.h"

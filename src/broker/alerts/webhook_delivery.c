@@ -4,17 +4,17 @@
  * outcome is uncertain is repeated; a notice whose result was not reported before a crash is
  * delivered again. A receiver may therefore get a notice twice, under the same id, but misses none.
  */
-#include "broker/webhook_delivery.h"
+#include "broker/alerts/webhook_delivery.h"
 
 #include <stdio.h>
 
 #include "base/check.h"
 #include "base/digest/random.h"
 #include "base/mem.h"
-#include "broker/breaker_sweep.h"
+#include "broker/alerts/breaker_sweep.h"
+#include "broker/alerts/notice_text.h"
+#include "broker/alerts/webhook.h"
 #include "broker/broker_impl.h"
-#include "broker/notice_text.h"
-#include "broker/webhook.h"
 #include "core/jobs/id.h"
 
 #define CHECK_MS 1000 /* how often conditions are checked, and at the latest the outbox */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "broker/notice_text.h"
+#include "broker/alerts/notice_text.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internals that schedules.c and its neighbours share. Included by src/broker only.
+/* src/broker/schedules fires schedules. It may use the rest of the broker and what the broker may
+ * use.
+ *
+ * Internals that schedules.c and its neighbours share. Included by src/broker only.
  *
  *   schedules.c        the table of schedules, when each is due, firing
  *   schedule_times.c   the firing times of a definition: cron, zones, misfires; previews

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Delivers the notices of the backend's outbox to their webhooks, and starts the checks of the
+/* src/broker/alerts checks the conditions of alert rules and delivers notices. It may use the rest
+ * of the broker and what the broker may use; only webhook.c uses libcurl.
+ *
+ * Delivers the notices of the backend's outbox to their webhooks, and starts the checks of the
  * conditions of alert rules. Part of the broker. */
 #pragma once
 
