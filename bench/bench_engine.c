@@ -2,7 +2,12 @@
 /* The engine alone, in process: full cycles (enqueue, claim, ack) a second with an empty queue and
  * with a standing backlog, bytes a live job, allocations in the steady state.
  *
- *   bench_engine [--runs N] [--cycles N] [--backlog N]
+ *   bench_engine [--runs N] [--cycles N] [--backlog N] [--groups N]
+ *
+ * With --groups (100,000), the same with a standing backlog of jobs in that many groups, without
+ * limits and with max_running, max_running_per_group and fair; and how long a policy change that
+ * switches them on, and off, keeps the loop and takes until all jobs are in the new order.
+ * --groups 0 leaves this part out.
  *
  * Each figure is the median of the runs, empty and full taking turns. A step takes 64 operations,
  * as a busy loop would bring. A second is one of processor time: nothing here waits, and others who
@@ -28,6 +33,9 @@ struct rig {
     char payload[200];
     struct span queue;
     struct op ops[BATCH];
+    uint64_t groups; /* jobs are spread over this many; 0 = they have none */
+    uint64_t next_group;
+    char group[BATCH][24];
     struct {
         uint64_t seq;
         struct job_token token;
@@ -74,11 +82,23 @@ static void fill_enqueue(struct rig *r, struct op *op, bool spread, int64_t dela
     op->enqueue.priority = spread ? (int64_t)random_below(&r->random, PRIORITIES) : 0;
 }
 
+/* Its group, of all of them in turn. */
+static void fill_group(struct rig *r, size_t i)
+{
+    if (r->groups == 0)
+        return;
+    int len = snprintf(r->group[i], sizeof(r->group[i]), "group-%llu",
+                       (unsigned long long)(r->next_group++ % r->groups));
+    r->ops[i].enqueue.extra.group = span_of(r->group[i], (size_t)len);
+}
+
 static void enqueue_many(struct rig *r, uint64_t count, bool spread, int64_t delay_ms)
 {
     for (uint64_t done = 0; done < count; done += BATCH) {
-        for (size_t i = 0; i < BATCH; i++)
+        for (size_t i = 0; i < BATCH; i++) {
             fill_enqueue(r, &r->ops[i], spread, delay_ms);
+            fill_group(r, i);
+        }
         step(r, BATCH);
     }
 }
@@ -87,8 +107,10 @@ static void enqueue_many(struct rig *r, uint64_t count, bool spread, int64_t del
 static void cycles(struct rig *r, uint64_t count, bool spread)
 {
     for (uint64_t done = 0; done < count; done += BATCH) {
-        for (size_t i = 0; i < BATCH; i++)
+        for (size_t i = 0; i < BATCH; i++) {
             fill_enqueue(r, &r->ops[i], spread, 0);
+            fill_group(r, i);
+        }
         step(r, BATCH);
         for (size_t i = 0; i < BATCH; i++) {
             r->ops[i] = (struct op){.kind = OP_CLAIM};
@@ -140,12 +162,72 @@ static double bytes_per_job(struct rig *r, uint64_t jobs, bool unique)
     return (double)(after.bytes - before.bytes) / (double)jobs;
 }
 
+/* Switches the limits on or off; returns the longest step of the change, ms of processor time. */
+static double set_limits(struct rig *r, bool on, double *ret_sorted_ms)
+{
+    struct queue_policy policy;
+    struct op tick = {.kind = OP_TICK};
+    double longest = 0, total = 0;
+    policy_default(&policy);
+    if (on) {
+        policy.max_running = 1000;
+        policy.max_running_per_group = 2;
+        policy.fair = FAIR_GROUP;
+    }
+    r->ops[0] = (struct op){.kind = OP_QUEUE_PUT, .queue = {.name = r->queue, .policy = &policy}};
+    do {
+        uint64_t began = bench_cpu_ns();
+        step(r, 1);
+        double ms = (double)(bench_cpu_ns() - began) / 1e6;
+        longest = ms > longest ? ms : longest;
+        total += ms;
+        r->ops[0] = tick;
+    } while (engine_next_tick_ms(r->engine, r->now) <= 0);
+    *ret_sorted_ms = total;
+    return longest;
+}
+
+struct limits_figures {
+    double off[64], on[64], step_on[64], sorted_on[64], step_off[64], sorted_off[64];
+};
+
+static void limits_run(struct limits_figures *f, int i, uint64_t groups, uint64_t backlog,
+                       uint64_t count)
+{
+    struct rig r;
+    rig_open(&r);
+    r.groups = groups;
+    enqueue_many(&r, backlog, false, 0);
+    cycles(&r, 100000, false);
+    f->off[i] = timed_cycles(&r, count, false);
+    f->step_on[i] = set_limits(&r, true, &f->sorted_on[i]);
+    cycles(&r, 100000, false);
+    f->on[i] = timed_cycles(&r, count, false);
+    f->step_off[i] = set_limits(&r, false, &f->sorted_off[i]);
+    rig_close(&r);
+}
+
+static void limits_print(struct limits_figures *f, int runs, uint64_t groups, uint64_t backlog)
+{
+    double off = bench_median(f->off, runs), on = bench_median(f->on, runs);
+    printf("  %llu ready jobs in %llu groups, no limits    %10.0f full cycles/s\n",
+           (unsigned long long)backlog, (unsigned long long)groups, off);
+    printf("    with max_running_per_group and fair  %10.0f full cycles/s   ratio %.2f\n", on,
+           on / off);
+    printf("    switched on: longest step %.1f ms, in order after %.0f ms\n",
+           bench_median(f->step_on, runs), bench_median(f->sorted_on, runs));
+    printf("    switched off: longest step %.1f ms, in order after %.0f ms\n",
+           bench_median(f->step_off, runs), bench_median(f->sorted_off, runs));
+}
+
 int main(int argc, char **argv)
 {
     int runs = (int)bench_option(argc, argv, "--runs", 5);
     uint64_t count = (uint64_t)bench_option(argc, argv, "--cycles", 2000000);
     uint64_t backlog = (uint64_t)bench_option(argc, argv, "--backlog", 1000000);
+    uint64_t groups = (uint64_t)bench_option(argc, argv, "--groups", 100000);
     double empty[64], full[64];
+    static struct limits_figures limits;
     runs = runs > 64 ? 64 : runs;
 
     for (int i = 0; i < runs; i++) {
@@ -162,6 +244,8 @@ int main(int argc, char **argv)
         cycles(&r, 100000, true);
         full[i] = timed_cycles(&r, count, true);
         rig_close(&r);
+        if (groups)
+            limits_run(&limits, i, groups, backlog, count);
     }
     double a = bench_median(empty, runs), b = bench_median(full, runs);
     printf("engine alone, default retention (10,000 done jobs kept), medians of %d runs\n", runs);
@@ -169,6 +253,8 @@ int main(int argc, char **argv)
     printf("  %llu ready (1,000 priorities) + %llu delayed standing\n", (unsigned long long)backlog,
            (unsigned long long)backlog);
     printf("                                       %10.0f full cycles/s   ratio %.2f\n", b, b / a);
+    if (groups)
+        limits_print(&limits, runs, groups, backlog);
 
     struct rig r;
     rig_open(&r);

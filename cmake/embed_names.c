@@ -4,10 +4,12 @@
 #include "embed.h"
 
 #include "backend/local/sqlite/bounds.h"
+#include "backend/postgres/sql/inbox_limits.h"
 #include "backend/postgres/sql/version.h"
 #include "backend/redis/unit/row_fields.h"
 #include "backend/shared/unit.h"
 #include "core/alerts/alert.h"
+#include "core/jobs/dependency.h"
 #include "core/jobs/id.h"
 #include "core/jobs/job.h"
 #include "core/jobs/job_error.h"
@@ -26,9 +28,18 @@ const struct embed_constant embed_constants[] = {
     {"done", STATE_DONE},
     {"dead", STATE_DEAD},
     {"cancelled", STATE_CANCELLED},
+    {"blocked", STATE_BLOCKED},
+    /* how the parents of a dependent end */
+    {"dependency_done", DEPENDENCY_END_DONE},
+    {"dependency_dead", DEPENDENCY_END_DEAD},
+    {"dependency_cancelled", DEPENDENCY_END_CANCELLED},
+    {"dependency_removed", DEPENDENCY_END_REMOVED},
     /* bits of a job's flags */
     {"flag_bound", JOB_BOUND},
     {"flag_pending", JOB_PENDING},
+    {"flag_slot", FLAG_SLOT},
+    {"group_rows", GROUP_ROWS},
+    {"limited_shown", LIMITED_SHOWN},
     /* outcomes of an attempt */
     {"attempt_running", ATTEMPT_RUNNING},
     {"attempt_done", ATTEMPT_DONE},
@@ -54,6 +65,7 @@ const struct embed_constant embed_constants[] = {
     {"reason_discarded", REASON_DISCARDED},
     {"reason_damaged", REASON_DAMAGED},
     {"reason_timed_out", REASON_TIMED_OUT},
+    {"reason_dependency_failed", REASON_DEPENDENCY_FAILED},
     /* kinds of bodies and errors */
     {"payload_json", PAYLOAD_JSON},
     {"payload_bytes", PAYLOAD_BYTES},
@@ -70,6 +82,10 @@ const struct embed_constant embed_constants[] = {
     {"unique_kept", UNIQUE_KEPT},
     /* kinds of a schedule */
     {"schedule_queue", SCHEDULE_QUEUE},
+    /* what to do about a unique key that is held */
+    {"unique_reject", UNIQUE_REJECT},
+    {"unique_return", UNIQUE_RETURN},
+    {"unique_replace", UNIQUE_REPLACE},
     /* which ready jobs a page shows */
     {"page_all", PAGE_ALL},
     {"page_pending", PAGE_PENDING},
@@ -78,6 +94,24 @@ const struct embed_constant embed_constants[] = {
     {"attempts_kept", LIMIT_ATTEMPTS_KEPT},
     {"notices_max", LIMIT_NOTICES},
     {"spool_seq_min", ID_SPOOL_BIT},
+    {"queue_name_bytes", LIMIT_QUEUE_NAME_BYTES},
+    {"key_bytes", LIMIT_KEY_BYTES},
+    {"label_bytes", LIMIT_LABEL_BYTES},
+    {"kind_bytes", LIMIT_KIND_BYTES},
+    {"headers_bytes", LIMIT_HEADERS_BYTES},
+    {"idempotency_key_bytes", LIMIT_IDEMPOTENCY_KEY_BYTES},
+    {"payload_bytes_max", LIMIT_PAYLOAD_BYTES},
+    {"attempts_max", LIMIT_ATTEMPTS},
+    {"lease_ms_min", LIMIT_LEASE_MS_MIN},
+    {"lease_ms_max", LIMIT_LEASE_MS},
+    {"timeout_ms_max", LIMIT_TIMEOUT_MS},
+    {"backoff_steps", LIMIT_BACKOFF_STEPS},
+    {"backoff_ms_max", LIMIT_BACKOFF_MS},
+    {"wall_ms", LIMIT_WALL_MS},
+    {"inbox_batch_bytes", INBOX_BATCH_BYTES},
+    {"inbox_refused_max", INBOX_REFUSED_MAX},
+    {"inbox_kept_bytes", INBOX_KEPT_BYTES},
+    {"inbox_counted_max", INBOX_COUNTED_MAX},
     {"count_max", STORE_COUNT_MAX},
     {"small_payload_bytes", SMALL_PAYLOAD_BYTES},
     /* the sums of a queue */

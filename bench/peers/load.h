@@ -42,6 +42,8 @@ struct load_protocol {
     void (*take)(struct load_conn *c, unsigned jobs); /* claims up to this many; sets c->asked */
     void (*settle)(struct load_conn *c);              /* sends what c->held holds */
 };
+/* The functions of a protocol whose file gives them these names. */
+#define LOAD_FUNCTIONS .hello = hello, .hear = hear, .put = put, .take = take, .settle = settle
 
 struct load_options {
     const struct load_protocol *protocol;

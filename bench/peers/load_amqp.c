@@ -286,5 +286,4 @@ static void settle(struct load_conn *c)
     load_settled(c, c->held_jobs);
 }
 
-const struct load_protocol load_amqp = {
-    .name = "amqp", .hello = hello, .hear = hear, .put = put, .take = take, .settle = settle};
+const struct load_protocol load_amqp = {.name = "amqp", LOAD_FUNCTIONS};

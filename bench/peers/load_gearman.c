@@ -114,10 +114,4 @@ static size_t hear(struct load_conn *c, const char *at, size_t len)
 
 /* take_batched: the next grabs wait until all answers are here, or the sleep would be one of many.
  */
-const struct load_protocol load_gearman = {.name = "gearman",
-                                           .take_batched = true,
-                                           .hello = hello,
-                                           .hear = hear,
-                                           .put = put,
-                                           .take = take,
-                                           .settle = settle};
+const struct load_protocol load_gearman = {.name = "gearman", .take_batched = true, LOAD_FUNCTIONS};

@@ -175,14 +175,8 @@ static size_t hear(struct load_conn *c, const char *at, size_t len)
     return head + body;
 }
 
-const struct load_protocol load_http = {.name = "http",
-                                        .put_batched = true,
-                                        .take_batched = true,
-                                        .hello = hello,
-                                        .hear = hear,
-                                        .put = put,
-                                        .take = take,
-                                        .settle = settle};
+const struct load_protocol load_http = {
+    .name = "http", .put_batched = true, .take_batched = true, LOAD_FUNCTIONS};
 
 /* ---- /healthz: a request that touches no store, beside which an enqueue is measured ---- */
 

@@ -165,5 +165,4 @@ static size_t hear(struct load_conn *c, const char *at, size_t len)
     return line;
 }
 
-const struct load_protocol load_nats = {
-    .name = "nats", .hello = hello, .hear = hear, .put = put, .take = take, .settle = settle};
+const struct load_protocol load_nats = {.name = "nats", LOAD_FUNCTIONS};

@@ -271,11 +271,5 @@ static size_t hear(struct load_conn *c, const char *at, size_t len)
     return 1 + size;
 }
 
-const struct load_protocol load_postgres = {.name = "postgres",
-                                            .put_batched = true,
-                                            .take_batched = true,
-                                            .hello = hello,
-                                            .hear = hear,
-                                            .put = put,
-                                            .take = take,
-                                            .settle = settle};
+const struct load_protocol load_postgres = {
+    .name = "postgres", .put_batched = true, .take_batched = true, LOAD_FUNCTIONS};

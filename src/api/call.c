@@ -31,7 +31,7 @@ void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
 {
     static const struct problem unsaid = {
         .code = PROBLEM_UNKNOWN,
-        .detail = "there was no memory left for the answer; repeat the request with the same "
+        .detail = "there was no memory left for the reply; repeat the request with the same "
                   "Idempotency-Key or lease token"};
     if (answer_close(x, w) < 0)
         problem_answer(x, &unsaid);

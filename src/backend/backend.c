@@ -318,6 +318,8 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_SCHEDULE_FAILED] = "schedule_failed",
     [EVENT_SCHEDULE_FIRED] = "schedule_fired",
     [EVENT_PROGRESS] = "progress",
+    [EVENT_INBOX_REFUSED] = "inbox_refused",
+    [EVENT_UNBLOCKED] = "unblocked",
 };
 
 const char *event_name(enum event_kind k)

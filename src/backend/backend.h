@@ -34,6 +34,8 @@ enum backend_cap {
     CAP_SHARED = 1u << 3,        /* several nodes may use the store */
     CAP_WHOLE_JOBS = 1u << 4,    /* accepts jobs as they are in another store: op_enqueue.moved */
     CAP_CHANGES = 1u << 5,       /* lists schedules by change: op_schedule.by_change */
+    CAP_CLAIM_LIMITS = 1u << 6,  /* accepts the limits of core/queues/claim_limits.h */
+    CAP_DEPENDENCIES = 1u << 7,  /* jobs may depend on others: op_enqueue.depends */
 };
 
 struct backend_config {
@@ -68,6 +70,10 @@ struct backend_config {
     /* The key in Redis, if Redis is used, at which the leader shows its node number and its epoch
      * for leader_ttl_ms; NULL or "" = none. It is for information only. */
     const char *leader_key;
+    /* The priority of a label, for jobs that come to the store without an API; NULL = there are no
+     * labels. False: unknown. */
+    bool (*label_find)(void *ctx, struct span label, int64_t *ret);
+    void *label_ctx;
     const char *version; /* of this program, shown to the other nodes; NULL = not shown */
     /* The store failed permanently with this error (-ERR_…). The function must not return to normal
      * work. NULL = abort. */
@@ -92,8 +98,9 @@ typedef void (*backend_reply_fn)(void *ctx, const struct reply *reply);
 MUST_CHECK int backend_submit(struct backend *b, const struct op *ops, size_t count,
                               backend_reply_fn fn, void *ctx);
 
-/* After it returns, each job of the queue that becomes ready causes at least one signal. Spurious
- * signals happen. A queue that does not exist yet can be watched. */
+/* After it returns, each job of the queue that becomes ready causes at least one signal; a job that
+ * a limit of the queue keeps back (core/queues/claim_limits.h) when it can start. Spurious signals
+ * happen. A queue that does not exist yet can be watched. */
 typedef void (*backend_signal_fn)(void *ctx);
 MUST_CHECK int backend_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
                              struct backend_watch **ret);
@@ -144,6 +151,9 @@ struct backend_figures {
     /* pages copied by the running backup; total 0 = no backup, or not known yet */
     uint64_t backup_pages, backup_total;
     bool compacting;
+    /* PostgreSQL, jobs from transactions of users: rows that wait and refusals that are kept (both
+     * as of the last heartbeat, counted up to 10,000), and what this node did since its start */
+    uint64_t inbox_waiting, inbox_kept, inbox_taken, inbox_refused;
     bool dispatches;     /* to Redis; if not, the other dispatch figures are 0 */
     bool dispatch_up[2]; /* high, low */
     bool has_spool;      /* behind failover; if not, primary_up and spool_jobs are 0 */
@@ -230,7 +240,7 @@ int64_t backend_clock_offset(const struct backend *b);
 /* --- events --- */
 
 enum event_kind {
-    EVENT_ENQUEUED, /* state: ready, or scheduled */
+    EVENT_ENQUEUED, /* state: ready, scheduled or blocked */
     EVENT_READY,    /* a scheduled job became due */
     EVENT_CLAIMED,
     EVENT_RETRIED,  /* failed, will be retried */
@@ -261,6 +271,9 @@ enum event_kind {
     EVENT_SCHEDULE_FIRED, /* the job that it created */
     /* a worker reported progress; at most one event per second for each job */
     EVENT_PROGRESS,
+    /* PostgreSQL: the rules refused a job that was enqueued in a transaction of a user */
+    EVENT_INBOX_REFUSED,
+    EVENT_UNBLOCKED, /* what it depended on has ended; state: ready, or scheduled */
     EVENT_KIND_COUNT
 };
 const char *event_name(enum event_kind k); /* "enqueued", … "queue_deep" */

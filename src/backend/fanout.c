@@ -316,12 +316,33 @@ static int workers_out(struct reply *r, const struct fanout_numbers *n, struct a
     return 0;
 }
 
+/* Of a commit outside an ack the numbers stay: keys are in the store whose numbers are outside. */
+static int handoff_out(struct reply *r, const struct fanout_numbers *n, struct arena *a)
+{
+    if (r->kind != OP_ACK || !r->handoff)
+        return 0;
+    struct kv_commit_reply *to = arena_copy(a, r->handoff, sizeof *to);
+    struct enqueued_view *views = to ? arena_array(a, to->enqueued_count + 1, sizeof *views) : NULL;
+    if (!views)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; i < to->enqueued_count; i++) {
+        views[i] = to->enqueued[i];
+        views[i].seq = n->seq(n->store, views[i].seq);
+        views[i].replaced_seq = n->seq(n->store, views[i].replaced_seq);
+    }
+    to->enqueued = views;
+    r->handoff = to;
+    return 0;
+}
+
 int fanout_renumber(struct reply *r, const struct fanout_numbers *n, struct arena *a)
 {
     enum reply_family family = reply_family(r);
     r->seq = n->seq(n->store, r->seq);
     if (family == REPLY_ENQUEUE)
         r->replaced_seq = n->seq(n->store, r->replaced_seq);
+    else if (family == REPLY_CHANGE)
+        return handoff_out(r, n, a);
     else if (family == REPLY_JOBS)
         return jobs_out(r, n, a);
     else if (family == REPLY_QUEUES && n->queue)

@@ -43,6 +43,10 @@ static const size_t sums[] = {
     FIELD(backup_total),
     FIELD(compact_left),
     FIELD(spool_jobs),
+    FIELD(inbox_waiting),
+    FIELD(inbox_kept),
+    FIELD(inbox_taken),
+    FIELD(inbox_refused),
 };
 
 static uint64_t *field(struct backend_figures *f, size_t offset)

@@ -14,6 +14,7 @@ const uint8_t record_event_kinds[UINT8_MAX + 1] = {
     [REC_JOB_PATCHED] = 1 + EVENT_PATCHED,
     [REC_JOB_CANCEL_REQUESTED] = 1 + EVENT_CANCEL_REQUESTED,
     [REC_JOB_PROGRESS] = 1 + EVENT_PROGRESS,
+    [REC_JOB_UNBLOCKED] = 1 + EVENT_UNBLOCKED,
 };
 
 bool depth_warns(uint64_t warn_depth, uint64_t depth, bool *deep)

@@ -72,6 +72,9 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
     v.log = place_span(b, from->log);
     place_extra(b, &from->extra, &v.extra);
     v.attempts = place_attempts(b, from->attempts, from->attempt_count);
+    if (from->parents)
+        v.parents = place(b, from->parents, from->parent_count * sizeof *from->parents,
+                          alignof(struct job_ref));
     if (to)
         *to = v;
 }
@@ -237,12 +240,24 @@ static const struct queue_view *place_queues(struct block *b, const struct reply
     return from->queue_count > 0 ? to : NULL;
 }
 
-static const struct enqueued_view *place_enqueued(struct block *b, const struct reply *from)
+static const struct enqueued_view *place_enqueued(struct block *b, const struct enqueued_view *from,
+                                                  uint32_t count)
 {
     const struct enqueued_view *to =
-        place(b, from->enqueued, from->enqueued_count * sizeof *from->enqueued,
-              alignof(struct enqueued_view));
-    return from->enqueued_count > 0 ? to : NULL;
+        place(b, from, count * sizeof *from, alignof(struct enqueued_view));
+    return count > 0 ? to : NULL;
+}
+
+static const struct kv_commit_reply *place_handoff(struct block *b,
+                                                   const struct kv_commit_reply *from)
+{
+    if (!from)
+        return NULL;
+    struct kv_commit_reply *to = place(b, from, sizeof *from, alignof(struct kv_commit_reply));
+    const struct enqueued_view *views = place_enqueued(b, from->enqueued, from->enqueued_count);
+    if (to)
+        to->enqueued = views;
+    return to;
 }
 
 static const struct hour_view *place_hours(struct block *b, const struct reply *from)
@@ -257,6 +272,8 @@ static void place_family(struct block *b, const struct reply *from, struct reply
 {
     switch (reply_family(from)) {
     case REPLY_CHANGE:
+        if (from->kind == OP_ACK)
+            r->handoff = place_handoff(b, from->handoff);
         r->queue = place_span(b, from->queue);
         r->worker = place_span(b, from->worker);
         break;
@@ -279,7 +296,7 @@ static void place_family(struct block *b, const struct reply *from, struct reply
         r->hours = place_hours(b, from);
         break;
     case REPLY_KV_COMMIT:
-        r->enqueued = place_enqueued(b, from);
+        r->enqueued = place_enqueued(b, from->enqueued, from->enqueued_count);
         break;
     case REPLY_KV:
         r->kvs = place_kvs(b, from);

@@ -111,35 +111,36 @@ static void advance(struct span *s, size_t len)
     s->len -= len;
 }
 
+static int take_bytes(struct span *s, void *ret, size_t len)
+{
+    if (s->len < len)
+        return -ERR_CORRUPT;
+    memcpy(ret, s->at, len);
+    advance(s, len);
+    return 0;
+}
+
 int span_take_u8(struct span *s, uint8_t *ret)
 {
-    if (s->len < 1)
-        return -ERR_CORRUPT;
-    *ret = (uint8_t)s->at[0];
-    advance(s, 1);
-    return 0;
+    return take_bytes(s, ret, 1);
 }
 
 int span_take_u32(struct span *s, uint32_t *ret)
 {
     uint32_t v;
-    if (s->len < sizeof v)
-        return -ERR_CORRUPT;
-    memcpy(&v, s->at, sizeof v);
-    *ret = le32toh(v);
-    advance(s, sizeof v);
-    return 0;
+    int err = take_bytes(s, &v, sizeof v);
+    if (!err)
+        *ret = le32toh(v);
+    return err;
 }
 
 int span_take_u64(struct span *s, uint64_t *ret)
 {
     uint64_t v;
-    if (s->len < sizeof v)
-        return -ERR_CORRUPT;
-    memcpy(&v, s->at, sizeof v);
-    *ret = le64toh(v);
-    advance(s, sizeof v);
-    return 0;
+    int err = take_bytes(s, &v, sizeof v);
+    if (!err)
+        *ret = le64toh(v);
+    return err;
 }
 
 /* One spelling for each number: a last byte of zero adds nothing and is refused, as is a tenth byte

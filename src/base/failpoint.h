@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named places where a test lets the process die, as kill -9 would: HF_FAILPOINT=NAME:N in the
- * environment ends it the Nth time it comes by. Only builds with HF_TEST_HOOKS contain them. */
+/* Named places at which a test can end the process like kill -9: HF_FAILPOINT=NAME:N in the
+ * environment ends it when it reaches the place for the Nth time. Only builds with HF_TEST_HOOKS
+ * contain them. */
 #pragma once
 
 #ifdef HF_TEST_HOOKS

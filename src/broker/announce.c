@@ -33,7 +33,7 @@ static bool gap_cb(void *ctx, uint64_t oldest)
 {
     const struct broker *b = ctx;
     (void)oldest;
-    log_event(b->config.log, LOG_WARN, "announcements_missed");
+    log_event(b->config.log, LOG_WARN, "events_not_logged");
     return true;
 }
 

@@ -179,7 +179,8 @@ static void prepare_cb(uv_prepare_t *handle)
     }
     broker_submit_open(b);
     if (refused)
-        answer_all(refused, OUT_UNAVAILABLE, "the server is shutting down and takes no new jobs");
+        answer_all(refused, OUT_UNAVAILABLE,
+                   "the server is shutting down and does not accept new jobs");
 }
 
 static void idle_cb(uv_idle_t *handle)
@@ -302,12 +303,14 @@ int broker_open(const struct broker_config *config, struct broker **ret)
     heartbeats_init(b);
     handles_init(b);
     if (announce_open(b) != 0)
-        log_event(config->log, LOG_WARN, "no_announcements", LOG_TEXT("why", "out of memory"));
+        log_event(config->log, LOG_WARN, "event_logging_disabled",
+                  LOG_TEXT("why", "out of memory"));
     if (config->webhooks) {
         if (deliveries_open(b, config->webhooks, &b->deliveries) == 0)
             deliveries_begin(b->deliveries);
         else
-            log_event(config->log, LOG_ERROR, "no_notices", LOG_TEXT("why", "out of memory"));
+            log_event(config->log, LOG_ERROR, "webhook_delivery_disabled",
+                      LOG_TEXT("why", "out of memory"));
     }
     *ret = b;
     return 0;
@@ -510,15 +513,25 @@ bool broker_uses_redis(const struct broker *b, bool *ret_up)
     return f.has_spool || f.dispatches || redis_stores(b, ret_up);
 }
 
-bool broker_label_find(const struct broker *b, struct span name, int64_t *ret)
+bool broker_labels_find(const struct broker_label *labels, size_t count, struct span name,
+                        int64_t *ret)
 {
-    for (size_t i = 0; i < b->config.label_count; i++) {
-        if (span_equal(name, span_text(b->config.labels[i].name))) {
-            *ret = b->config.labels[i].priority;
+    if (!labels) {
+        labels = default_labels;
+        count = sizeof(default_labels) / sizeof(default_labels[0]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (span_equal(name, span_text(labels[i].name))) {
+            *ret = labels[i].priority;
             return true;
         }
     }
     return false;
+}
+
+bool broker_label_find(const struct broker *b, struct span name, int64_t *ret)
+{
+    return broker_labels_find(b->config.labels, b->config.label_count, name, ret);
 }
 
 const struct broker_label *broker_label_at(const struct broker *b, size_t i)

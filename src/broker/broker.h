@@ -306,7 +306,9 @@ void broker_compact_cancel(struct broker *b);
 
 /* ---- labels and time ---- */
 
-/* The priority of a label; false: unknown. */
+/* The priority of a label; false: unknown. labels: as in struct broker_config. */
+bool broker_labels_find(const struct broker_label *labels, size_t count, struct span name,
+                        int64_t *ret);
 bool broker_label_find(const struct broker *b, struct span name, int64_t *ret);
 /* Label i, or NULL after the last; for error messages. */
 const struct broker_label *broker_label_at(const struct broker *b, size_t i);

@@ -48,8 +48,7 @@ void broker_retry_release(struct broker *b, const struct op *op)
 {
     struct release_retry *a = mem_zalloc(sizeof(*a));
     if (!a) {
-        log_event(b->config.log, LOG_WARN, "give_back_left_to_lease",
-                  LOG_TEXT("why", "out of memory"));
+        log_event(b->config.log, LOG_WARN, "release_not_retried", LOG_TEXT("why", "out of memory"));
         return;
     }
     a->broker = b;

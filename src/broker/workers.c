@@ -358,7 +358,7 @@ static enum broker_worker_state state_of(const struct broker *b, const struct br
 }
 
 /* Merges what another node, or the backend, knows about the same worker. */
-static void fold(struct broker_worker *to, const struct broker_worker *from)
+static void merge_into(struct broker_worker *to, const struct broker_worker *from)
 {
     to->claimed += from->claimed;
     to->done += from->done;
@@ -389,7 +389,7 @@ static size_t fold_all(struct broker *b, struct broker_worker *all, size_t count
     qsort(all, count, sizeof *all, by_name);
     for (size_t i = 0; i < count; i++) {
         if (n > 0 && span_equal(all[n - 1].name, all[i].name))
-            fold(&all[n - 1], &all[i]);
+            merge_into(&all[n - 1], &all[i]);
         else
             all[n++] = all[i];
     }

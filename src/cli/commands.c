@@ -39,11 +39,12 @@ static const struct command core_commands[] = {
      "Runs until SIGTERM or SIGINT, and then finishes the requests that are being processed. When\n"
      "it is ready, prints one line `listening on http://HOST:PORT` for each address. SIGHUP reads\n"
      "the settings again. `holdfast help config` explains the settings; each of them is an option\n"
-     "here, a variable HOLDFAST_... in the environment and a key in the file of --config.\n",
+     "here, an environment variable HOLDFAST_..., and a key in the file of --config.\n",
      COMMAND_OPTIONS(config_flags), 0, 0, serve_command},
     {"check", "DIR", "check the store in DIR while no server is using it",
-     "Reads the whole store and changes nothing. Prints a sentence for each problem, the jobs of\n"
-     "each queue by state, what to do, and in the last line the result. Payloads, keys and error\n"
+     "Reads the whole store and changes nothing. Prints a sentence for each problem, the number\n"
+     "of jobs of each queue by state, what to do, and the result in the last line. Payloads, keys "
+     "and error\n"
      "texts are never printed.\n"
      "\n"
      "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or a\n"
@@ -63,7 +64,8 @@ static const struct command core_commands[] = {
      "cannot be used.\n",
      COMMAND_OPTIONS(restore_options), 1, 1, restore_command},
     {"migrate", "", "copy a whole store into another",
-     "--from and --to name the stores as `serve --backend` does: sqlite:DIR, postgres://…,\n"
+     "--from and --to name the stores in the same way as `serve --backend`: sqlite:DIR, "
+     "postgres://…,\n"
      "redis://…. No server may be using either of them. The source is not changed. The target\n"
      "must be empty; its queues stay paused until everything that was copied has been read back\n"
      "and compared.\n"
@@ -87,7 +89,7 @@ static const struct command core_commands[] = {
      "  events    every event of GET /v1/events\n"
      "  metrics   every metric of GET /metrics\n"
      "  policy    every setting of a queue\n"
-     "  problems  every code with which the server refuses a request\n"
+     "  problems  every code of a refused request\n"
      "  routes    every route of the HTTP APIs\n",
      COMMAND_OPTIONS(help_options), 0, 1, help_command},
     {"man", "", "print the man page",
@@ -97,7 +99,8 @@ static const struct command core_commands[] = {
     {"version", "", "print version and commit",
      "Prints one line: `holdfast VERSION`, followed by the commit in brackets if it was known "
      "when\n"
-     "the program was built; a + after the commit means that the sources had been changed.\n",
+     "the program was built; a + after the commit means that the sources had uncommitted "
+     "changes.\n",
      COMMAND_NO_OPTIONS, 0, 0, version_command},
 };
 static const size_t core_command_count = sizeof(core_commands) / sizeof(core_commands[0]);

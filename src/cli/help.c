@@ -20,7 +20,7 @@ void help_list(FILE *out)
     for (const struct command_group *g = command_groups(); g->title; g++) {
         fprintf(out, "\n%s:\n", g->title);
         for (size_t i = 0; i < *g->count; i++) {
-            char left[64];
+            char left[128];
             int width = snprintf(left, sizeof(left), "%s %s", g->rows[i].name, g->rows[i].args);
             /* The text of an option that does not fit into its column begins on the next line. */
             if (width > 28)
@@ -29,7 +29,9 @@ void help_list(FILE *out)
                 fprintf(out, "  %-28s %s\n", left, g->rows[i].summary);
         }
     }
-    fputs("\n`holdfast help COMMAND` explains a command.\n", out);
+    fputs(
+        "\n`holdfast help COMMAND` explains a command, and `holdfast help config` the settings.\n",
+        out);
 }
 
 enum { HELP_COLUMN = 36 }; /* where the texts of options begin */

@@ -166,8 +166,8 @@ static const struct {
        "read the settings again and apply those that can be changed while the server runs"}}},
     {"EXIT STATUS",
      {{"0", "success"},
-      {"1", "the command ran and failed"},
-      {"2", "the command line or the settings were wrong, or something that they name does not "
+      {"1", "the command failed"},
+      {"2", "the command line or the settings were invalid, or something that they name does not "
             "exist"},
       {"3 and more", "depends on the command"}}},
     {"ENVIRONMENT",

@@ -52,35 +52,36 @@
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \
     X("listen", LIST, listen, "127.0.0.1:8000", 1, 64, "ADDRESS", 0,                               \
-      "addresses to listen on: HOST:PORT, [IPV6]:PORT or unix:/path; port 0 selects a free "       \
-      "port. Only loopback addresses are allowed, because access tokens do not exist yet. "        \
-      "The word none disables HTTP")                                                               \
+      "addresses to listen on: HOST:PORT, [IPV6]:PORT or unix:/path; with port 0 the "             \
+      "system selects a free port. Only loopback addresses are allowed, because access "           \
+      "tokens do not exist yet. The value `none` disables HTTP")                                   \
     X("data", DIR, data, "./holdfast-data", 1, 4096, "DIR", 0,                                     \
       "directory of the embedded store; it is created if it does not exist")                       \
     X("backend", TEXT, backend, "", 0, 4096, "URL", CONFIG_SECRET,                                 \
       "the store: sqlite:DIR, memory:, postgres://… or redis://…; empty means sqlite: in "         \
       "the directory `data`")                                                                      \
     X("routes", LIST, routes.items, "", 0, CONFIG_ROUTES_MAX, "ROUTE", CONFIG_SECRET,              \
-      "queues that are kept in other stores: `PATTERN number=N backend=URL`, such as "             \
+      "queues that are stored in other stores: `PATTERN number=N backend=URL`, such as "           \
       "`mail.* number=1 backend=postgres://…`. * matches anything; the first matching "            \
-      "pattern decides. Other queues are kept in `backend`, which has the number 0. The "          \
-      "number is part of the ids of the jobs in that store: never change it")                      \
+      "pattern decides. All other queues are stored in `backend`, which has the number "           \
+      "0. The number is part of the ids of the jobs in that store: never change it")               \
     X("failover.primary", TEXT, failover.primary, "", 0, 4096, "URL", CONFIG_SECRET,               \
-      "a shared store with a fallback: jobs are kept there, and while it does not answer "         \
-      "in a spool of this node, the folder `spool` in the directory `data`; they are moved "       \
-      "back afterwards. Replaces `backend`, which has no fallback")                                \
+      "a shared store with a fallback: jobs are stored there or, while it does not "               \
+      "answer, in a spool of this node (the folder `spool` in the directory `data`), "             \
+      "from which they are moved back afterwards. Replaces `backend`, which has no "               \
+      "fallback")                                                                                  \
     X("failover.health_check_ms", MS, failover.health_check_ms, "2s", 1, CONFIG_TIMEOUT_MAX,       \
       "MS", 0,                                                                                     \
       "the shared store counts as unavailable if it does not answer for this long")                \
     X("failover.alert_url", TEXT, failover.alert_url, "", 0, LIMIT_URL_BYTES, "URL",             \
       CONFIG_SECRET,                                                                               \
-      "the webhook of the alert rule `failover`, which reports when a node begins to work on "     \
-      "its spool and when the shared store is available again. The rule is created if no "         \
-      "rule of this name exists, and then belongs to you (`holdfast alerts`); empty "              \
-      "creates none")                                                                              \
+      "the webhook of the alert rule `failover`, which reports when a node begins to "             \
+      "work on its spool and when the shared store is available again. The server "                \
+      "creates the rule if no rule has this name, and does not change it afterwards "              \
+      "(use `holdfast alerts`); empty means that no rule is created")                              \
     X("hosts", LIST, hosts, "", 0, 256, "NAME", 0,                                                 \
-      "names, besides the loopback names, that are accepted in the Host header of a "              \
-      "request, without port")                                                                     \
+      "names that are accepted in the Host header of a request, in addition to the "               \
+      "loopback names; without port")                                                              \
     X("origins", LIST, origins, "", 0, 256, "ORIGIN", 0,                                           \
       "origins of web pages that may call the server, such as https://app.example")                \
     X("apis", LIST, apis, APIS_DEFAULT, 0, 64, "NAME", 0,                                          \
@@ -97,35 +98,36 @@
     X("auto_create", BOOL, auto_create, "true", 0, 1, "true|false", 0,                             \
       "whether the first enqueue creates a queue that does not exist")                             \
     X("test_clock", BOOL, test_clock, "false", 0, 1, "true|false", 0,                              \
-      "for tests only: time stands still, and moves only by POST /v1/test/clock")                  \
+      "for tests only: time stands still until POST /v1/test/clock moves it")                      \
     X("beanstalk.listen", LIST, beanstalk.listen, "", 0, 64, "ADDRESS", 0,                         \
-      "addresses for beanstalkd's protocol, as for `listen`; empty means none. The option "        \
-      "--beanstalk is the same")                                                                   \
+      "addresses to listen on for beanstalkd's protocol, as for `listen`; empty "                  \
+      "disables it. --beanstalk is another name of this option")                                   \
     X("beanstalk.max_job_bytes", SIZE, beanstalk.max_job_bytes, "65535", 1, LIMIT_PAYLOAD_BYTES,   \
       "BYTES", 0,                                                                                  \
-      "maximum size of the body of a put; larger ones get JOB_TOO_BIG")                            \
+      "maximum size of the body of a put; a larger one gets JOB_TOO_BIG")                          \
     X("log.level", CHOICE, log_level, "info", LOG_ERROR, LOG_DEBUG, "error|warn|info|debug",       \
       CONFIG_RELOAD,                                                                               \
       "the least severe level that is logged")                                                     \
     X("log.format", CHOICE, log_format, "text", LOG_AS_TEXT, LOG_AS_JSON, "text|json",             \
       CONFIG_RELOAD,                                                                               \
-      "format of log lines: text for people, json for programs")                                   \
+      "format of log lines: text is for human readers, json for programs")                         \
     X("journal.max_bytes", SIZE, journal_max_bytes, "256MiB", 16 << 20, INT64_C(1) << 40,          \
       "BYTES", 0,                                                                                  \
-      "maximum size of the journal; at the limit, commits wait until the store has caught "        \
-      "up")                                                                                        \
+      "maximum size of the journal; at the limit, commits wait until its oldest "                  \
+      "entries have been written to the store")                                                    \
     X("journal.segment_bytes", SIZE, journal_segment_bytes, "16MiB", 1 << 20, 1 << 30, "BYTES",    \
       0,                                                                                           \
       "size of one journal file; one file is always kept in reserve")                              \
     X("limits.body_bytes", SIZE, limits.body_bytes, "2MiB", 1024, INT64_C(1) << 30, "BYTES", 0,    \
-      "maximum size of a request body; larger ones get 413")                                       \
+      "maximum size of a request body; a larger one gets 413")                                     \
     X("limits.large_body_bytes", SIZE, limits.large_body_bytes, "64MiB", 1024, INT64_C(1) << 32,   \
       "BYTES", 0,                                                                                  \
-      "maximum size of the body of a request that carries many jobs; larger ones get 413")         \
+      "maximum size of the body of a request that carries many jobs; a larger one gets "           \
+      "413")                                                                                       \
     X("limits.head_bytes", SIZE, limits.head_bytes, "32KiB", 1024, 1 << 20, "BYTES", 0,            \
-      "maximum size of request line and headers together; larger ones get 431")                    \
+      "maximum size of the request line and headers together; a larger head gets 431")             \
     X("limits.uri_bytes", SIZE, limits.uri_bytes, "8KiB", 256, 1 << 20, "BYTES", 0,                \
-      "maximum length of the target in the request line; longer ones get 414")                     \
+      "maximum length of the target in the request line; a longer one gets 414")                   \
     X("limits.auto_queues", NUMBER, auto_queues, "10000", 1, LIMIT_QUEUES, "N", 0,                 \
       "an enqueue creates a queue only while fewer queues than this exist; at the limit, "         \
       "it is refused (queues_full). Queues can still be created explicitly, up to 100,000")        \
@@ -150,30 +152,31 @@
       "maximum size of the replies that are kept for a connection whose client does not "          \
       "read them")                                                                                 \
     X("timeouts.head_ms", MS, timeouts.head_ms, "10s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
-      "time limit for receiving the head of a request; then 408. For a beanstalk command, "        \
-      "the time limit for its line; then the connection is closed")                                \
+      "time limit for receiving the head of a request; then the request gets 408. For "            \
+      "a beanstalk command, the time limit for its line; then the connection is closed")           \
     X("timeouts.body_ms", MS, timeouts.body_ms, "60s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
-      "time limit for receiving the body of a request; then 408. For a beanstalk put, the "        \
-      "time limit for its body, or for each further 64 KiB of it; then the connection is "         \
-      "closed")                                                                                    \
+      "time limit for receiving the body of a request; then the request gets 408. For "            \
+      "a beanstalk put, the time limit for its body, or for each further 64 KiB of it; "           \
+      "then the connection is closed")                                                             \
     X("timeouts.idle_ms", MS, timeouts.idle_ms, "75s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
       "a connection without a request is closed after this time")                                  \
     X("timeouts.write_ms", MS, timeouts.write_ms, "30s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,         \
       "a connection is closed if its client reads nothing of a reply for this long")               \
     X("timeouts.drain_ms", MS, timeouts.drain_ms, "30s", 0, CONFIG_TIMEOUT_MAX, "MS",              \
       CONFIG_RELOAD,                                                                               \
-      "how long SIGTERM waits for requests that are being processed")                              \
+      "how long the server waits after SIGTERM for requests that are being processed")             \
     X("timeouts.list_wait_ms", MS, timeouts.list_wait_ms, "250ms", 1, CONFIG_TIMEOUT_MAX, "MS",    \
       0,                                                                                           \
-      "how long a list waits until the newest changes are in the store; then it is "               \
-      "answered without them")                                                                     \
+      "how long a list waits until the newest changes are in the store; after that the "           \
+      "reply does not include them")                                                               \
     X("timeouts.backend_ms", MS, timeouts.backend_ms, "15s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,     \
       "how long PostgreSQL or Redis may take to answer; then the connection is closed, and "       \
       "requests get 503 or 504")                                                                   \
     X("cluster.leader_key", TEXT, cluster.leader_key, "taskflow:leader", 0, 512, "KEY", 0,         \
-      "key of Redis at which the leader shows itself as `node NUMBER epoch N`, with "              \
-      "cluster.leader_ttl_ms as its TTL, where Redis is the store or dispatches; empty means "     \
-      "none. It is for people and monitoring: the lease itself is in the store")                   \
+      "the Redis key in which the leader stores `node NUMBER epoch N`, with "                      \
+      "cluster.leader_ttl_ms as its TTL, if Redis is the store or is used for "                    \
+      "dispatch; empty means no key. It is for operators and monitoring: the lease "               \
+      "itself is in the store")                                                                    \
     X("cluster.leader_ttl_ms", MS, cluster.leader_ttl_ms, "10s", 200, 600000, "MS", 0,             \
       "the leader of several servers on one store sends a heartbeat five times in this "           \
       "time; if it sends none, another server takes over within twice this time")                  \
@@ -183,13 +186,14 @@
     X("idempotency.ttl_ms", MS, idempotency_ttl_ms, "24h", 1000, CONFIG_YEAR_MS, "MS", 0,          \
       "how long an idempotency key is remembered")                                                 \
     X("idempotency.keys", NUMBER, idempotency_keys, "4000000", 1, 1000000000, "N", 0,              \
-      "maximum number of idempotency keys that are remembered; at the limit, new ones get "        \
-      "429; none is dropped early")                                                                \
+      "maximum number of idempotency keys that are remembered; at the limit, requests "            \
+      "with a new key get 429, and no key is forgotten early")                                     \
     X("kv.keys", NUMBER, kv_keys, "1000000", 1, 1000000000, "N", 0,                                \
-      "maximum number of keys in the key-value store; at the limit, new ones get 507")             \
+      "maximum number of keys in the key-value store; at the limit, setting a new key "            \
+      "gets 507")                                                                                  \
     X("kv.bytes", SIZE, kv_bytes, "1GiB", 1024, INT64_C(1) << 50, "BYTES", 0,                      \
-      "maximum size of all keys and values of the key-value store; at the limit, sets get "        \
-      "507")                                                                                       \
+      "maximum size of all keys and values of the key-value store; at the limit, "                 \
+      "setting a key gets 507")                                                                    \
     X("workers.silent_ms", MS, workers_silent_ms, "60s", 1000, CONFIG_TIMEOUT_MAX, "MS",           \
       CONFIG_RELOAD,                                                                               \
       "a worker that has sent no request for this long is shown as silent")                        \
@@ -197,8 +201,8 @@
       "whether notices may be sent to addresses that are not public: loopback, private, "          \
       "link-local and similar ones")                                                               \
     X("webhooks.allow", LIST, webhooks.allow, "", 0, CONFIG_ALLOW_MAX, "ADDRESS", 0,               \
-      "addresses (192.168.1.7), blocks (10.0.0.0/8) and host names that notices may be "           \
-      "sent to although they are not public")                                                      \
+      "addresses (192.168.1.7), address blocks (10.0.0.0/8) and host names that "                  \
+      "notices may be sent to although they are not public")                                       \
     X("webhooks.timeout_ms", MS, webhooks.timeout_ms, "10s", 100, 600000, "MS", 0,                 \
       "time limit for the delivery of a notice")                                                   \
     X("webhooks.concurrency", NUMBER, webhooks.concurrency, "16", 1, LIMIT_BATCH, "N", 0,          \
@@ -213,14 +217,14 @@
       "how long an open breaker denies every call")                                                \
     X("breaker.half_open_probe_count", NUMBER, breaker.half_open_probe_count, "1", 1, 1000000,     \
       "N", 0,                                                                                      \
-      "number of calls that are let through after that, to find out whether the target "           \
-      "answers again")                                                                             \
+      "number of calls that are allowed after the cooldown, to find out whether the "              \
+      "target answers again")                                                                      \
     X("tasks.low_share", NUMBER, tasks_low_share, "5", 0, 100, "PERCENT", 0,                       \
-      "minimum share of low tasks among the tasks that /api/tasks hands out while both "           \
-      "high and low ones are waiting")                                                             \
+      "minimum share of low tasks among the tasks that /api/tasks returns to workers "             \
+      "while both high and low ones are waiting")                                                  \
     X("tasks.queued_wait_ms", MS, tasks_queued_wait_ms, "5s", 1, 60000, "MS", 0,                   \
-      "how long a POST /api/tasks with `wait_queued` waits for Redis to confirm; then it "         \
-      "replies with the status PENDING")                                                           \
+      "how long a POST /api/tasks with `wait_queued` waits for Redis to confirm; after "           \
+      "that the reply has the status PENDING")                                                     \
     X("dispatch.high", TEXT, dispatch.high, "", 0, 4096, "URL", CONFIG_SECRET,                     \
       "Redis server whose lists receive the ids of ready jobs of urgent queues; requires a "       \
       "store on PostgreSQL; empty means the same as `dispatch.low`")                               \
@@ -231,42 +235,44 @@
     X("dispatch.interval_ms", MS, dispatch.interval_ms, "5s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,    \
       "how often the leader looks for jobs that were not dispatched or whose id was lost")         \
     X("dispatch.batch", NUMBER, dispatch.batch, "100", 1, LIMIT_BATCH, "JOBS", 0,                  \
-      "how many jobs that were not dispatched the leader reads at once")                           \
+      "maximum number of jobs to dispatch that the leader reads at once")                          \
     POLICY_TABLE(CONFIG_POLICY, X)                                                                 \
     X("queue.lockDuration", MS, keyval.lock_ms, "30s", LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, "MS",   \
       0,                                                                                           \
-      "the keyval API: how long a message is locked for the consumer that received it")            \
+      "for the keyval API: how long a message is locked for the consumer that received "           \
+      "it")                                                                                        \
     X("queue.cleanupInterval", MS, keyval.sweep_ms, "60s", 0, UINT32_MAX, "MS", 0,                 \
-      "the keyval API: how often locks are checked, in addition to when they end, which "          \
-      "happens at their time without a check; 0 means no additional checks")                       \
+      "for the keyval API: how often locks are checked in addition to their exact "                \
+      "timers; 0 means no additional checks")                                                      \
     X("webqueue.types", LIST, webqueue.items, "processing,calibration", 1, 32, "TYPE", 0,          \
-      "queue types of the API webqueue: a name, followed by what differs from "                    \
-      "`timeout=300s keep=30d retries=0`, such as `calibration timeout=10m`. timeout: a "          \
-      "job that is not renewed for this long is failed; keep: how long completed jobs are "        \
-      "kept; retries: how often failed jobs are tried again")                                      \
+      "queue types of the API webqueue: a name, followed by the options that differ "              \
+      "from `timeout=300s keep=30d retries=0`, such as `calibration timeout=10m`. "                \
+      "timeout: a job whose lease is not renewed for this long becomes an error; keep: "           \
+      "how long completed jobs are kept; retries: how often a failed job is retried")              \
     X("webqueue.alert_depth", NUMBER, webqueue.alerts.depth, "10000", 0, UINT32_MAX - 1, "JOBS",   \
       0,                                                                                           \
-      "the alert webqueue-depth is raised for a queue of the API webqueue with more pending "      \
-      "jobs than this. The three alerts are created with the first job of the API and then "       \
-      "belong to you (`holdfast alerts`); 0 creates none")                                         \
+      "the alert webqueue-depth is raised for a queue of the API webqueue that has "               \
+      "more pending jobs than this. The three alerts are created with the first job of "           \
+      "the API and are not changed afterwards (use `holdfast alerts`); 0 creates none")            \
     X("webqueue.alert_error_percent", NUMBER, webqueue.alerts.error_percent, "10", 0, 100,         \
       "PERCENT", 0,                                                                                \
-      "the same for webqueue-errors: more than this share of the ended attempts of 5 minutes, "    \
-      "of which there must be 20, failed")                                                         \
+      "the alert webqueue-errors is raised if more than this share of at least 20 "                \
+      "attempts that ended within 5 minutes failed; 0 creates none")                               \
     X("webqueue.alert_idle_ms", MS, webqueue.alerts.idle_ms, "60s", 0, 86400000, "MS", 0,          \
-      "the same for webqueue-idle: no dequeue for this long while a job is ready")                 \
+      "the alert webqueue-idle is raised if nothing is dequeued for this long while a "            \
+      "job is ready; 0 creates none")                                                              \
     X("queue_settings.priorities", LABELS, labels, "high=-10,normal=0,low=10", -INT64_MAX,         \
       INT64_MAX, "LABEL=N,...", 0,                                                                 \
-      "names for priorities; in this table the lower number comes first. If the table has "        \
-      "`normal`, jobs without a priority get that one")                                            \
+      "labels for priorities; in this table, lower numbers come first. If the table "              \
+      "has the label `normal`, jobs without a priority get its priority")                          \
     X("queue_settings.max_in_memory", NUMBER, capacity, NULL, 0, INT64_MAX, "JOBS", CONFIG_ALIAS,  \
       "another name of capacity")                                                                  \
     X("queue_settings.warn_depth", NUMBER, queue_defaults.warn_depth, NULL, 0, UINT32_MAX,         \
       "JOBS",                                                                                      \
       CONFIG_ALIAS, "another name of queue_defaults.warn_depth")                                   \
     X("queue_settings.use_redis", BOOL, redis.use, "false", 0, 1, "true|false", 0,                 \
-      "keep jobs in Redis, and in a spool of this node while Redis does not answer: the "          \
-      "same as failover.primary with the server at redis_url")                                     \
+      "store jobs in Redis or, while Redis does not answer, in a spool of this node: "             \
+      "the same as failover.primary with the server at redis_url")                                 \
     X("queue_settings.redis_url", TEXT, redis.url, "", 0, 4096, "URL", CONFIG_SECRET,              \
       "address of the Redis server: redis://… or rediss://…")                                      \
     X("queue_settings.redis_ready_key", TEXT, redis.ready_key, "affiliate:ready_queue", 1, 512,    \

@@ -21,11 +21,11 @@ static int window_parse(struct span text, int64_t *ret)
     char one[16];
     bool unit_only = text.len > 0 && (text.at[0] < '0' || text.at[0] > '9');
     if (!unit_only)
-        return units_parse(text, UNIT_MS, ret);
+        return units_parse(text, UNIT_DURATION, ret);
     if (text.len >= sizeof one - 1)
         return -ERR_SYNTAX;
     snprintf(one, sizeof one, "1%.*s", (int)text.len, text.at);
-    return units_parse(span_text(one), UNIT_MS, ret);
+    return units_parse(span_text(one), UNIT_DURATION, ret);
 }
 
 int rate_parse(struct span text, const char *pers, struct rate_limit *ret)
@@ -56,7 +56,7 @@ const char *rate_text(const struct rate_limit *r, const char *pers, char out[RAT
 {
     char window[UNITS_TEXT_MAX];
     struct span per = policy_word(pers, r->per);
-    units_text(r->window_ms, UNIT_MS, window);
+    units_text(r->window_ms, UNIT_DURATION, window);
     if (r->count == 0)
         snprintf(out, RATE_TEXT_MAX, "none");
     else if (r->per == 0)
@@ -72,6 +72,6 @@ const char *rate_expected(const char *pers, char out[RATE_EXPECTED_MAX])
     snprintf(out, RATE_EXPECTED_MAX,
              "none, or N/DURATION such as 100/1m, at most %u jobs and %s, and optionally what it "
              "is counted by (one of %s), such as 10/1s/group",
-             LIMIT_RATE_COUNT, units_text(LIMIT_RATE_WINDOW_MS, UNIT_MS, window), pers);
+             LIMIT_RATE_COUNT, units_text(LIMIT_RATE_WINDOW_MS, UNIT_DURATION, window), pers);
     return out;
 }

@@ -6,7 +6,8 @@
 #include "core/queues/policy.h"
 
 /* COUNT/DURATION, optionally followed by /PER, which is one of the names in `pers`
- * ("queue|group"); the default is the first. A duration without a number is one unit.
+ * ("queue|group"); the default is the first. A duration without a number is one unit,
+ * and one without a unit is refused.
  * -ERR_SYNTAX, or -ERR_RANGE if a number is beyond its limit, with *ret unchanged. */
 MUST_CHECK int rate_parse(struct span text, const char *pers, struct rate_limit *ret);
 

@@ -492,8 +492,8 @@ static int check_free(const struct config *c, const struct config_key *k,
         return 0;
     if (c->source[own] == given->source && given->line > 0)
         return err_note_set(note, -ERR_INVALID,
-                            "%s comes a second time; it is in line %" PRIu32 " already",
-                            given->subject, c->line[own]);
+                            "%s is set twice; the other one is in line %" PRIu32, given->subject,
+                            c->line[own]);
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
         if (c->source[i] == given->source && overlap(k, &config_keys[i]))
             return err_note_set(note, -ERR_INVALID,

@@ -215,8 +215,8 @@ static int section_read(struct reader *r, const struct config_key *first, struct
     uint32_t *seen = &r->section_line[config_key_index(first)];
     quoted(name, shown);
     if (*seen) {
-        snprintf(text, sizeof text, "%s comes a second time; it is in line %" PRIu32 " already",
-                 shown, *seen);
+        snprintf(text, sizeof text, "%s is set twice; the other one is in line %" PRIu32, shown,
+                 *seen);
         return wrong(r, text);
     }
     *seen = line_of(r->event.start_mark);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define LIMIT_QUEUE_NAME_BYTES 200
+#define LIMIT_IDEMPOTENCY_KEY_BYTES 200
 #define LIMIT_KEY_BYTES 512  /* unique key, group, correlation id */
 #define LIMIT_LABEL_BYTES 64 /* priority label, status label */
 #define LIMIT_KIND_BYTES 128
@@ -45,6 +46,7 @@
  * PostgreSQL and Redis keep each for at least this long. */
 #define LIMIT_KEPT_REPLIES 65536u
 #define LIMIT_KEPT_REPLY_MS INT64_C(3600000)
+#define LIMIT_AGEING_MS (30u * 24 * 3600 * 1000)
 #define LIMIT_TIMEOUT_MS (30u * 24 * 3600 * 1000) /* of an attempt */
 #define LIMIT_PROGRESS_MESSAGE_BYTES 1024
 #define LIMIT_PROGRESS_DATA_BYTES 4096 /* JSON */
@@ -55,11 +57,12 @@
 #define LIMIT_LOG_LINES LIMIT_BATCH      /* lines in one request */
 #define LIMIT_KV_KEY_BYTES 2048          /* a key of the key-value store, encoded; see kvkey.h */
 #define LIMIT_KV_PARTS 32                /* of a key */
-#define LIMIT_KV_KEYS 1000      /* in one get; checks, sets and deletes of one commit, together */
-#define LIMIT_KV_ENQUEUES 100   /* of one commit */
-#define LIMIT_KV_UNDELIVERED 16 /* keys under which the payload of a job is stored when it dies */
-#define LIMIT_SLICE 1000        /* records one bulk step may write */
-#define LIMIT_ALERTS 256        /* alert rules */
+#define LIMIT_KV_KEYS 1000       /* in one get; checks, sets and deletes of one commit, together */
+#define LIMIT_KV_ENQUEUES 100    /* of one commit */
+#define LIMIT_KV_UNDELIVERED 16  /* keys under which the payload of a job is stored when it dies */
+#define LIMIT_DEPENDENCIES 10000 /* jobs on which one job may depend */
+#define LIMIT_SLICE 1000         /* records one bulk step may write */
+#define LIMIT_ALERTS 256         /* alert rules */
 #define LIMIT_ALERT_NAME_BYTES 100
 #define LIMIT_ALERTS_RAISED 10000    /* conditions that hold, of all rules and queues */
 #define LIMIT_URL_BYTES 2048         /* of a webhook */

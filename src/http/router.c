@@ -122,14 +122,10 @@ static int room_for_one(struct router *r)
         r->root = mem_zalloc(sizeof *r->root);
     if (!r->root)
         return -ERR_NOMEM;
-    if (r->count < r->room)
-        return 0;
-    size_t room = r->room ? r->room * 2 : 64;
-    struct route_row *rows = mem_regrow(r->rows, room, sizeof *rows);
+    struct route_row *rows = mem_more(r->rows, r->count, &r->room, sizeof *rows);
     if (!rows)
         return -ERR_NOMEM;
     r->rows = rows;
-    r->room = room;
     return 0;
 }
 

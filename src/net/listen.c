@@ -67,7 +67,7 @@ static void dropped_log(struct net_server *s)
         return;
     s->dropped_logged_ms = now ? now : 1;
     log_event(s->config.log, LOG_ERROR, "no_descriptors", LOG_INT("dropped", s->dropped),
-              LOG_TEXT("help", "raise the limit of open files or lower limits.connections"));
+              LOG_TEXT("next", "raise the limit of open files or lower limits.connections"));
 }
 
 void net_spare_take(struct net_server *s)

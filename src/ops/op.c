@@ -60,6 +60,7 @@ static const struct op_info infos[OP_KIND_COUNT] = {
                            .away = AWAY_SPOOLED},
     [OP_BREAKER_LIST] = {"breaker_list", CLASS_LOOK, REPLY_BREAKERS, .query = true,
                          .away = AWAY_SPOOLED},
+    [OP_DEPENDENCIES] = {"dependencies", CLASS_UNIT, REPLY_CHANGE, ID(dependencies.job)},
     [OP_NOTE] = {"note", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(note.job)},
     [OP_PAGE] = {"page", CLASS_SEARCH, REPLY_JOBS, .query = true, .away = AWAY_SPOOLED,
                  QUEUE(page.queue)},

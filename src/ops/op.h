@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a backend can be asked (struct op) and what it answers (struct reply).
+/* The operations that a backend executes (struct op), and its replies (struct reply).
  *
  * Operations are transitions and queries, never row edits. An op and everything it points to
  * belongs to the caller and must stay valid and unchanged until its reply has been delivered. A
  * reply and everything it points to is valid only during the callback that delivers it.
  *
- * Texts are checked where they come in (core/validate.h); a backend checks again what would hurt it
- * and answers OUT_INVALID.
+ * The APIs check texts when they receive them (core/validate.h). A backend checks again everything
+ * that could damage it, and replies OUT_INVALID.
  *
  * "To add an operation" in ARCHITECTURE.md lists the places that a new one needs. */
 #pragma once
@@ -19,6 +19,7 @@
 #include "base/system/clock.h"
 #include "core/filter.h"
 #include "core/jobs/job.h"
+#include "core/queues/claim_limits.h"
 #include "core/queues/policy.h"
 #include "core/records/record.h"
 
@@ -29,9 +30,9 @@ enum op_kind {
     OP_FAIL,
     OP_EXTEND,
     OP_RELEASE,
-    OP_PROGRESS,      /* how far the holder of a lease is */
-    OP_LOG,           /* lines that it adds to the job's log */
-    OP_RELEASE_CLAIM, /* by nonce: whatever a claim with an unknown outcome may have taken */
+    OP_PROGRESS,      /* the holder of a lease reports its progress */
+    OP_LOG,           /* the holder of a lease adds lines to the log of the job */
+    OP_RELEASE_CLAIM, /* by nonce: the jobs that a claim with an unknown outcome may have taken */
     OP_CANCEL,
     OP_REQUEUE,
     OP_PATCH,
@@ -41,43 +42,44 @@ enum op_kind {
     OP_QUEUE_GET, /* definition and counts of one queue */
     OP_QUEUE_LIST,
     OP_PAUSE, /* until a time; resume = until 0 */
-    OP_PURGE, /* what waits in a queue */
+    OP_PURGE, /* removes the waiting jobs of a queue */
     OP_BULK,  /* requeue, cancel or remove by filter, in slices */
     OP_GET,
     OP_PEEK,
     OP_LIST,
-    OP_WORKERS,      /* who holds leases */
-    OP_REGISTRY,     /* what nodes know of workers: keeps some entries, replies with all */
-    OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
-    OP_EXCEPTIONS,   /* attempts that went wrong, newest first */
+    OP_WORKERS,  /* who holds leases */
+    OP_REGISTRY, /* stores what this node knows of workers; replies with the entries of all nodes */
+    OP_ACCEPT_CLOCK, /* the operator confirms the wall clock: jobs may expire again */
+    OP_EXCEPTIONS,   /* attempts that failed or crashed, newest first */
     OP_KV_COMMIT,    /* checks, sets, deletes and enqueues, all or nothing */
-    OP_KV_GET,       /* some keys, of one moment */
-    OP_KV_LIST,      /* keys in their order */
+    OP_KV_GET,       /* some keys, read at one point in time */
+    OP_KV_LIST,      /* a range of keys, in order */
     /* notifications */
     OP_ALERT_PUT,
     OP_ALERT_DELETE,
-    OP_ALERT_LIST,   /* rules with what they have raised; one by name */
+    OP_ALERT_LIST,   /* all rules, or one by name, with the alerts that they have raised */
     OP_ALERT_EDGE,   /* a condition began or ceased to hold in a queue */
     OP_NOTICE_TAKE,  /* notices that are due, for delivery */
-    OP_NOTICE_END,   /* how a delivery ended */
-    OP_NOTICE_LIST,  /* the outbox; one by number */
+    OP_NOTICE_END,   /* the result of a delivery */
+    OP_NOTICE_LIST,  /* the outbox: all notices, or one by number */
     OP_NOTICE_AGAIN, /* deliver a notice now, as if it were new */
     OP_NOTICE_DISCARD,
     OP_BREAKER_PUT,    /* the settings of a named breaker */
     OP_BREAKER_DELETE, /* a named breaker */
     OP_BREAKER_ALLOW,  /* may the target be called now? */
-    OP_BREAKER_REPORT, /* how a call ended */
+    OP_BREAKER_REPORT, /* the result of a call */
     OP_BREAKER_LIST,
-    OP_NOTE,    /* label, attributes, result, error of a job that stays as it is */
-    OP_PAGE,    /* jobs of a ranked queue, from any place on */
-    OP_HISTORY, /* what happened in a queue, by the hour */
+    OP_DEPENDENCIES, /* adds dependencies to a job that is open, or closes it */
+    OP_NOTE,    /* sets label, attributes, result or error of a job; its state does not change */
+    OP_PAGE,    /* jobs of a ranked queue, from any position */
+    OP_HISTORY, /* the hourly counters of a queue */
     OP_SCHEDULE_PUT,
     OP_SCHEDULE_DELETE,
     OP_SCHEDULE_GET,
     OP_SCHEDULE_LIST,
     OP_SCHEDULE_PAUSE, /* or resume */
-    OP_FIRE,           /* a schedule's time has come: its job and its next time in one commit */
-    OP_TRIGGER,        /* the same of a schedule that takes items of a queue */
+    OP_FIRE,           /* a schedule is due: creates its job and sets its next time in one commit */
+    OP_TRIGGER,        /* the same for a schedule that takes items of a queue */
     /* stores whose ready jobs are dispatched (backend_config.dispatches); others refuse them */
     OP_PENDING,    /* jobs that are ready and not dispatched, oldest first */
     OP_DISPATCHED, /* the job was dispatched; has no effect unless it is still ready */
@@ -85,25 +87,27 @@ enum op_kind {
     OP_KIND_COUNT
 };
 
-/* How a store that several nodes share executes an operation: in a unit with others of the same
- * class that were submitted next to it; in a unit by itself, with its queue locked; by reading, in
- * its turn; by a search beside the units. */
+/* How a store that several nodes share executes an operation. */
 enum op_class {
-    CLASS_UNIT,
-    CLASS_ALONE,
-    CLASS_FIRE,   /* in a unit of firings */
-    CLASS_NOTICE, /* in a unit about notices and breakers */
-    CLASS_LOOK,
-    CLASS_SEARCH,
+    CLASS_UNIT,    /* in a unit of work, with the operations of this class that are next to it */
+    CLASS_ALONE,   /* in a separate unit of work, with its queue locked */
+    CLASS_FIRE,    /* in a unit of firings */
+    CLASS_NOTICE,  /* in a unit about notices and breakers */
+    CLASS_LOOK,    /* a read, in order with the units */
+    CLASS_SEARCH,  /* a read that runs beside the units */
     CLASS_INTERNAL /* never submitted */
 };
 
-/* What a node does with an operation while the shared store does not answer: it refuses it; its
- * spool answers; the store that has the job answers; both are asked; the store that has the notice
- * answers. */
-enum op_away { AWAY_REFUSED, AWAY_SPOOLED, AWAY_BY_JOB, AWAY_BOTH, AWAY_NOTICE };
+/* What a node does with an operation while the shared store does not answer. */
+enum op_away {
+    AWAY_REFUSED, /* refuses it */
+    AWAY_SPOOLED, /* its spool executes it */
+    AWAY_BY_JOB,  /* the store that has the job executes it */
+    AWAY_BOTH,    /* both stores execute it */
+    AWAY_NOTICE   /* the store that has the notice executes it */
+};
 
-/* What is known of each kind of operation. */
+/* The descriptor of a kind of operation. */
 struct op_info {
     const char *name; /* as in trace output */
     uint8_t class;    /* enum op_class */
@@ -131,10 +135,27 @@ struct job_moved {
     struct wall_time since; /* when it entered its state; 0 = now */
     uint8_t result_kind;    /* enum payload_kind; NONE = there is no result */
     struct span result;
-    /* Oldest first, all of them over; at most LIMIT_ATTEMPTS_KEPT. A done job's last one tells who
-     * did it, and since when. */
+    /* Oldest first; all have ended; at most LIMIT_ATTEMPTS_KEPT. The last attempt of a done job
+     * says which worker completed it, and when the attempt began. */
     const struct attempt_view *attempts;
     uint32_t attempt_count;
+};
+
+/* A job on which another depends: one that exists, or an enqueue of the same commit. */
+struct dependency_ref {
+    struct job_ref job; /* seq 0 = the enqueue at `index` of the same commit, … */
+    uint32_t index;     /* … which must come before; so no loop can arise */
+};
+
+/* What an enqueued job depends on; see core/jobs/dependency.h. */
+struct op_depends {
+    const struct dependency_ref *parents; /* at most LIMIT_DEPENDENCIES; repeats count once */
+    uint32_t count;
+    uint8_t rule; /* enum dependency_rule */
+    bool open;    /* more can be added until OP_DEPENDENCIES closes it */
+    /* Of a job that moves in, instead of the members above: what it had in the other store. If it
+     * is blocked, it comes open, and its dependencies are added when all jobs are there. */
+    const struct dependent *past;
 };
 
 struct op_enqueue {
@@ -146,47 +167,61 @@ struct op_enqueue {
     int64_t priority;
     int64_t delay_ms;        /* ≥ 0; used when run_at is 0 */
     struct wall_time run_at; /* 0 = now (+ delay_ms) */
+    /* A queue whose policy is by_due orders the job by this time; 0 = run_at, else now. Only with
+     * `past`. */
+    struct wall_time due_at;
     struct span payload;
     struct job_extra extra;            /* its options span is ignored: */
     const struct job_options *options; /* NULL = the queue's policy */
     /* Idempotency key (or the caller's nonce); empty = none. Kept as a keyed hash.
-     * A second enqueue under it is answered with the first one's job; another fingerprint is
-     * refused with OUT_KEY_REUSED. */
+     * A second enqueue with the same key gets the job of the first one; with another fingerprint
+     * it is refused with OUT_KEY_REUSED. */
     struct span idempotency_key;
     uint64_t fingerprint;
-    /* An import: the job comes with what it went through elsewhere. Its queue takes it even when it
-     * takes no new jobs, a dead one also when it is full; a unique key that is held refuses it,
-     * whatever the modes say. NULL = a job like any other. */
+    /* An import: the job has a history in another store. Its queue accepts it even if it accepts
+     * no new jobs, and a dead job even if it is full. If another job holds its unique key, it is
+     * refused in every unique mode. NULL = an ordinary job. */
     const struct job_past *past;
-    /* With past: the job comes as it is; with its id only where the backend has CAP_WHOLE_JOBS. Its
-     * state is then exactly past->state, which may be any but running, and there is no event. A
-     * job of the same sequence that is there refuses it: OUT_EXISTS, reply.seq and id_hi are that
-     * job's. The caller makes sure that no other job ever had the sequence. */
+    /* With past: the job is stored unchanged; with its id only if the backend has CAP_WHOLE_JOBS.
+     * Its state is then exactly past->state (any state but running), and there is no event. If a
+     * job of the same sequence exists, the outcome is OUT_EXISTS, and reply.seq and id_hi are
+     * those of that job. The caller ensures that no other job ever had the sequence. */
     const struct job_moved *moved;
-    /* The dead job whose place this one takes: it is removed in the same commit. OUT_NOT_FOUND when
-     * it is not there, OUT_ILLEGAL when it is not dead (any more). seq 0 = none. */
+    /* NULL = it depends on nothing. OUT_INVALID when a parent does not exist, or when the store
+     * lacks CAP_DEPENDENCIES. */
+    const struct op_depends *depends;
+    /* A job that is open and depends on this one, too; this one must not be blocked itself. seq 0 =
+     * none. OUT_NOT_FOUND when it is not there, OUT_ILLEGAL when it is not open. */
+    struct job_ref member_of;
+    /* The dead job that this one replaces; it is removed in the same commit. OUT_NOT_FOUND if it
+     * does not exist, OUT_ILLEGAL if it is not dead. seq 0 = none. */
     struct job_ref instead_of;
-    /* The id that the job has already: a spool gave it (id_spooled), and it comes with `past`. The
-     * job that is there under this id answers as a repeat; another one of this sequence refuses it
-     * with OUT_EXISTS. seq 0 = the store gives one. */
+    /* The id that a spool has given to the job (id_spooled); only with `past`. If a job with this
+     * id exists, the reply is that of a repeat; if another job has this sequence, the outcome is
+     * OUT_EXISTS. seq 0 = the store assigns an id. */
     struct job_ref id;
+    /* `id` is not from a spool: this store gave it before the job came to it. Only a store sets
+     * this, for a job that is like any other (without `past`). */
+    bool drawn;
 };
 
 struct op_claim {
     const struct span *queues; /* picks by (priority, sequence) across them */
     uint32_t queue_count;
-    struct job_ref one; /* seq ≠ 0: seize this very job instead */
-    bool only_ready;    /* … if it is ready and its queue not paused, else OUT_ILLEGAL */
+    struct job_ref one; /* seq ≠ 0: claims exactly this job instead */
+    bool only_ready;    /* … if it is ready and its queue is not paused, else OUT_ILLEGAL */
     uint32_t count;     /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
     uint32_t lease_ms;  /* 0 = the job's or queue's */
     struct span worker; /* name; empty = none */
-    bool bound;         /* the lease lives and dies with the caller's connection */
+    bool bound;         /* the lease ends when the caller's connection closes */
     bool want_body;     /* payload and texts in the reply */
     uint64_t nonce;     /* 0 = none; see OP_RELEASE_CLAIM */
 };
 
-/* ack, fail, extend, release: by the newest token, or (any_token) on the current lease, unless the
- * queue's policy requires a token (OUT_INVALID). */
+struct op_kv_commit;
+
+/* ack, fail, extend, release: with the token of the current lease. With any_token no token is
+ * compared, unless the queue's policy requires one (OUT_INVALID). */
 struct op_lease {
     struct job_ref job;
     struct job_token token;
@@ -194,14 +229,18 @@ struct op_lease {
     /* ack, fail */
     uint8_t result_kind;
     struct span result;
-    /* fail: message, class and stack of what went wrong (core/jobs/job_error.h); each is cut */
+    /* ack: a hand-off, which takes effect in the same commit, or the ack is refused with it, as a
+     * kv_commit would be; reply.handoff has its outcome. NULL = none. */
+    const struct op_kv_commit *handoff;
+    /* fail: message, class and stack of what went wrong (core/jobs/job_error.h); each is truncated
+     */
     struct span error, error_type, stack;
     uint8_t error_kind;
     bool no_retry;
     bool damaged; /* OP_FAIL, only by a backend: the stored body cannot be read back */
     bool lost;    /* OP_RELEASE: the bound connection is gone; counts as a crash */
     bool unsaid;  /* OP_RELEASE: not reported by the holder, so it is not counted as a release */
-    /* fail and release: from now on */
+    /* fail and release: the new priority */
     bool has_priority;
     int64_t priority;
     /* fail and release: when it may run again */
@@ -210,7 +249,7 @@ struct op_lease {
     struct wall_time run_at;
     /* extend: 0 = as long as before; progress: 0 = the lease is not extended */
     uint32_t lease_ms;
-    const struct progress *progress; /* progress: its token and time are not looked at */
+    const struct progress *progress; /* progress: its token and time are ignored */
     const struct span *lines;        /* log: 1 to LIMIT_LOG_LINES */
     uint32_t line_count;
 };
@@ -223,17 +262,28 @@ struct op_release_claim {
 struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
-    bool discard;     /* cancel: also what has ended (MOVE_DISCARD), and at once */
+    bool discard;     /* cancel: immediately, and also a job that has ended (MOVE_DISCARD) */
     /* cancel: a running job at once. Otherwise it stays running, its worker has the policy's
      * cancel_grace_ms to react, and reply.lease.cancel_by says until when. */
     bool force;
-    unsigned states; /* cancel, requeue, remove: only from these; 0 = all the move starts from */
+    unsigned
+        states; /* cancel, requeue, remove: only from these; 0 = from all that the move allows */
     bool want_body;  /* get */
-    bool want_texts; /* get: the same, but payload and result may be left out, however large */
+    bool want_texts; /* get: the same, but payload and result may be left out */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
      * after the rest of the view */
     bool want_attempts; /* with the progress of the newest attempt */
     bool want_log;      /* get, with want_attempts: the log, too */
+    bool want_parents;  /* get: the jobs for which it still waits */
+};
+
+/* The job becomes dependent on these, too, which exist. A parent that is newer than the job must
+ * not be blocked: then no loop can arise. OUT_ILLEGAL when the job is not blocked and open. */
+struct op_dependencies {
+    struct job_ref job;
+    const struct job_ref *parents; /* at most LIMIT_DEPENDENCIES; repeats change nothing */
+    uint32_t count;
+    bool close; /* no more are added: it starts as soon as all have ended */
 };
 
 struct op_patch {
@@ -245,12 +295,13 @@ struct op_patch {
     struct span payload;
 };
 
-/* What is not given stays. With a token the job must be running under it, else OUT_LEASE_LOST. */
+/* Members that are not given stay unchanged. With a token, the job must be running under it, else
+ * OUT_LEASE_LOST. */
 struct op_note {
     struct job_ref job;
     struct job_token token; /* counter 0 = that of the current holder, if any */
     bool has_label, has_attributes, has_result, has_error;
-    struct span label, attributes; /* empty = none any more */
+    struct span label, attributes; /* empty = removed */
     uint8_t result_kind;
     struct span result;
     uint8_t error_kind;
@@ -261,8 +312,8 @@ struct op_queue {
     struct span name;
     uint32_t number; /* get: instead of the name, which is then empty */
     /* put */
-    bool must_create;                  /* OUT_EXISTS when it is there */
-    bool must_exist;                   /* OUT_NO_QUEUE when it is not */
+    bool must_create;                  /* OUT_EXISTS if it exists */
+    bool must_exist;                   /* OUT_NO_QUEUE if it does not exist */
     bool implied;                      /* created because a producer named it: see queue_limits.h */
     const struct queue_policy *policy; /* NULL = default when created, unchanged when changed */
     bool has_owner, has_note, has_attributes;
@@ -275,7 +326,7 @@ struct op_queue {
     /* list */
     struct span after; /* names after this one */
     uint32_t limit;
-    bool partial; /* of several stores those that answer will do: reply.left_out names the others */
+    bool partial; /* the stores that answer are enough: reply.left_out names the others */
     /* delete: only if it has no jobs at all, and is `owner`'s if has_owner; else OUT_ILLEGAL */
     bool only_empty;
 };
@@ -302,15 +353,15 @@ struct op_peek {
 struct op_list {
     struct job_filter filter; /* by filter.queue unless queue is set */
     struct span queue;
-    /* Cursor: sequences after this one (before it, when newest_first); 0 = start. A page may be
-     * short, or empty, and yet have a cursor: where little is found, a step of work is a page. */
+    /* Cursor: sequences after this one (before it, when newest_first); 0 = start. A page can be
+     * short or empty and still have a cursor, because it ends after a limited amount of work. */
     uint64_t after;
     uint32_t limit; /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
     bool newest_first;
     bool want_body;
 };
 
-/* Of a queue whose failures lie far behind those of others the oldest may be left out. */
+/* The oldest attempts of a queue may be missing if many newer ones belong to other queues. */
 struct op_exceptions {
     struct span queue; /* empty = all */
     uint32_t limit;    /* at most LIMIT_EXCEPTIONS; 0 = as many */
@@ -319,26 +370,27 @@ struct op_exceptions {
 /* Keys of the key-value store are encoded (core/kvkey.h). */
 struct kv_check {
     struct span key;
-    uint64_t version; /* that it has now; 0 = it must not be there */
+    uint64_t version; /* that the key must have; 0 = the key must not exist */
 };
 
 struct kv_set {
     struct span key;
-    struct wall_time expires_at; /* 0 = never; one in the past: the key is gone at once */
+    struct wall_time expires_at; /* 0 = never; a time in the past removes the key */
     uint8_t kind;                /* enum payload_kind */
     struct span value;
 };
 
-/* Nothing happens unless all checks hold and every enqueue is taken. OUT_VERSION: reply.failed is
- * the check that does not hold. Any refusal of an enqueue is the reply's, with failed_enqueue. A
- * key may be set or deleted once; two enqueues must not share an idempotency or unique key. To
- * delete what is not there is no error. */
+/* Nothing is changed unless all checks hold and every enqueue is accepted. OUT_VERSION:
+ * reply.failed is the index of the check that does not hold. If an enqueue is refused, the reply
+ * has its outcome, and failed_enqueue is set. A key may be set or deleted once; two enqueues must
+ * not share an idempotency or unique key. Deleting a key that does not exist is not an error. */
 struct op_kv_commit {
     const struct kv_check *checks;
     const struct kv_set *sets;
     const struct span *deletes;
     const struct op_enqueue *enqueues; /* without past and instead_of */
     uint32_t check_count, set_count, delete_count, enqueue_count;
+    bool jobs_alone; /* jobs that belong together, without keys: LIMIT_BATCH + 1 enqueues */
 };
 
 struct op_kv_get {
@@ -347,7 +399,7 @@ struct op_kv_get {
     bool want_value;
 };
 
-/* Read from the store, as lists of jobs are: reply.as_of says how new it is. */
+/* Read from the store, like lists of jobs: reply.kv_as_of says how current it is. */
 struct op_kv_list {
     struct span prefix;   /* parts, encoded; empty = every key */
     struct span from, to; /* from ≤ key < to; empty = no bound */
@@ -356,28 +408,29 @@ struct op_kv_list {
     bool want_value;
     uint32_t limit; /* at most LIMIT_BATCH; fewer when values reach LIMIT_ANSWER_BYTES */
     struct wall_time
-        now; /* the backend's: what has expired by then is not there; 0 = nothing has */
+        now; /* set by the backend: keys that have expired by then are left out; 0 = none has */
 };
 
-/* put, delete, list. A rule has a name; changing its condition forgets what it had raised. */
+/* put, delete, list. A rule has a name; a change of its condition removes the alerts it has
+ * raised. */
 struct op_alert {
     struct span name;              /* list: empty = all */
     bool with_secrets;             /* list: for a copy of the store, never for a client */
     bool partial;                  /* list: as op_queue's, but not without the default store */
     const struct alert_rule *rule; /* put: the whole rule */
     bool keep_secret;              /* put: the secret stays what it is; rule->secret is ignored */
-    bool must_create;              /* put: OUT_EXISTS when it is there */
-    bool must_exist;               /* put: OUT_NOT_FOUND when it is not */
+    bool must_create;              /* put: OUT_EXISTS if it exists */
+    bool must_exist;               /* put: OUT_NOT_FOUND if it does not exist */
 };
 
-/* Repeats change nothing. OUT_NOT_FOUND: no such rule, it is not enabled, or not about this queue.
- */
+/* A repeat changes nothing. OUT_NOT_FOUND: the rule does not exist, is not enabled, or does not
+ * apply to this queue. */
 struct op_alert_edge {
     struct span alert;
     struct span queue; /* empty = the whole server */
     bool raised;
     uint64_t value, mark;
-    struct span text; /* for the notice; may be empty, and is cut */
+    struct span text; /* for the notice; may be empty; is truncated */
 };
 
 /* list */
@@ -399,10 +452,10 @@ struct op_breaker {
                                 nothing */
 };
 
-/* Each notice that is given out is held back for hold_ms, in memory: if its end is not reported,
- * it is due again then, or after a restart. Those whose target's breaker is open stay where they
- * are; one that is older than give_up_ms meanwhile is dead. Of several stores those give that
- * answer and that this node leads. */
+/* A notice that is returned is held back for hold_ms, in memory. If the result of its delivery is
+ * not reported, it is due again after that time or after a restart. Notices whose target has an
+ * open breaker are not returned; those older than give_up_ms become dead. With several stores, the
+ * notices come from the stores that answer and that this node leads. */
 struct op_notice_take {
     uint32_t limit; /* 1 … LIMIT_BATCH */
     uint32_t hold_ms;
@@ -417,7 +470,7 @@ struct op_notice_take {
 
 struct op_notice_end {
     uint64_t number;
-    uint32_t tries; /* as the take said; another number: this end is known already, a repeat */
+    uint32_t tries; /* as in the reply of the take; with another number this is a repeat */
     bool delivered;
     bool reached;         /* the target was called: the result counts for its breaker */
     bool give_up;         /* failed: not tried again */
@@ -436,7 +489,8 @@ struct op_notice {
 
 enum page_pending { PAGE_ALL, PAGE_PENDING, PAGE_DISPATCHED };
 
-/* In the order they were enqueued. OUT_INVALID unless the queue's policy is `ranked`. */
+/* In the order in which they were enqueued. OUT_INVALID unless the policy of the queue is `ranked`.
+ */
 struct op_page {
     struct span queue;
     unsigned states;    /* mask; 0 = all */
@@ -447,8 +501,8 @@ struct op_page {
     bool want_body;
 };
 
-/* What one node knows of one worker. Nodes that share a store keep their entries there; a store of
- * one process alone keeps none and replies with none. */
+/* What one node knows of one worker. Nodes that share a store keep their entries there. A store
+ * that belongs to one process keeps no entries. */
 struct worker_entry {
     struct span name;
     struct wall_time keep_until; /* then the store removes it */
@@ -456,7 +510,7 @@ struct worker_entry {
 };
 
 struct op_registry {
-    const struct worker_entry *entries; /* of this node: each replaces the one before */
+    const struct worker_entry *entries; /* of this node: each replaces the previous one */
     uint32_t count;                     /* at most LIMIT_BATCH */
 };
 
@@ -470,40 +524,40 @@ struct op_history {
     uint32_t from, to; /* hours since 1970, from ≤ hour < to */
 };
 
-/* Of the times of a schedule the caller says which comes next: it knows zones and policies. A time
- * is fired once: one that is not the schedule's next, or later, is refused with OUT_NOT_DUE. */
+/* The caller, which knows time zones and policies, computes the next time of a schedule. Each time
+ * is fired once: a time before the schedule's next one is refused with OUT_NOT_DUE. */
 struct op_schedule {
     struct span name;
     uint32_t number; /* get: instead of the name, which is then empty */
     /* put */
-    bool must_create;                 /* OUT_EXISTS when it is there */
-    bool must_exist;                  /* OUT_NO_SCHEDULE when it is not */
+    bool must_create;                 /* OUT_EXISTS if it exists */
+    bool must_exist;                  /* OUT_NO_SCHEDULE if it does not exist */
     const struct schedule_spec *spec; /* NULL = unchanged */
     bool has_owner, has_note, has_attributes, has_paused;
     struct span owner, note, attributes;
-    /* put, pause: nothing is due while it is paused; what was due meanwhile is not made up for */
+    /* put, pause: a paused schedule is never due, and the times it misses are not fired later */
     bool paused;
     /* put, resume, fire, trigger: when it is due next; LIMIT_WALL_MS = never; put with 0 = as it
      * was */
     struct wall_time next_at;
     /* fire, trigger */
     struct wall_time at; /* the time that is fired */
-    uint32_t missed;     /* times before it that passed and make no job */
-    bool skip;           /* fire: nor does this one */
-    bool now; /* out of turn: neither `at` nor next_at count, its times stay as they are */
+    uint32_t missed;     /* earlier times that passed without a job */
+    bool skip;           /* fire: this time creates no job either */
+    bool now; /* an extra firing: `at` and next_at are ignored, and its times stay unchanged */
     /* list */
     struct span after; /* names after this one */
     uint32_t limit;
     /* list, with CAP_CHANGES: instead of by name, those that were put, paused or
      * resumed after the mark `since` (0 = all), in the order of these changes;
-     * reply.change_mark is the mark of the last of them. One that was deleted is not told of. */
+     * reply.change_mark is the mark of the last of them. Deleted schedules are not reported. */
     bool by_change;
     uint64_t since;
 };
 
 struct op {
     enum op_kind kind;
-    uint64_t tag; /* comes back in the reply */
+    uint64_t tag; /* copied to the reply */
     union {
         struct op_enqueue enqueue;
         struct op_claim claim;
@@ -511,6 +565,7 @@ struct op {
         struct op_release_claim release_claim;
         struct op_job job;
         struct op_patch patch;
+        struct op_dependencies dependencies;
         struct op_queue queue;
         struct op_bulk bulk;
         struct op_peek peek;
@@ -535,40 +590,50 @@ struct op {
     };
 };
 
+/* What the operation commits besides a job: that of OP_KV_COMMIT, and of an ack with a hand-off;
+ * NULL = nothing. */
+static inline const struct op_kv_commit *op_commit(const struct op *op)
+{
+    if (op->kind == OP_ACK)
+        return op->lease.handoff;
+    return op->kind == OP_KV_COMMIT ? &op->kv_commit : NULL;
+}
+
 enum outcome {
     OUT_OK,
     /* refusals: nothing changed */
-    /* unique key taken; reply.seq names the holder. queue_put: jobs share a key that were to be
-     * unique among all kept ones; reply.seq names one of them (0 = none was at hand), and
-     * reply.jobs shows them. */
+    /* The unique key is taken; reply.seq names the job that holds it. queue_put: some jobs share a
+     * key that would have to be unique among all jobs that are kept; reply.seq names one of them
+     * (0 = not known), and reply.jobs shows them. */
     OUT_DUPLICATE,
-    OUT_NOT_FOUND,  /* no such job */
-    OUT_NO_QUEUE,   /* no such queue */
-    OUT_LEASE_LOST, /* not the token of the current lease: older, another job's, never issued */
-    OUT_GONE,       /* ended, and no longer known how */
-    OUT_CANCELLED,  /* a report that comes too late: its job was cancelled, or the grace time of the
-                       requested cancel is over */
-    OUT_ILLEGAL,    /* the move does not start from reply.state; state_legal_moves() lists */
-    OUT_QUEUE_FULL, /* capacity of the queue */
+    OUT_NOT_FOUND,     /* no such job */
+    OUT_NO_QUEUE,      /* no such queue */
+    OUT_LEASE_LOST,    /* not the token of the current lease: an older one, that of another job, or
+                          none */
+    OUT_GONE,          /* the job has ended, and its outcome is no longer known */
+    OUT_CANCELLED,     /* the report is too late: the job was cancelled, or the grace time of the
+                          requested cancel has passed */
+    OUT_ILLEGAL,       /* the move does not start from reply.state; state_legal_moves() lists */
+    OUT_QUEUE_FULL,    /* capacity of the queue */
     OUT_SERVER_FULL,   /* capacity of the server */
     OUT_QUEUES_FULL,   /* no room for another queue, see queue_limits.h */
-    OUT_REFUSED_NEW,   /* the queue takes no new jobs */
-    OUT_TOO_BIG,       /* payload over the queue's limit */
+    OUT_REFUSED_NEW,   /* the queue accepts no new jobs */
+    OUT_TOO_BIG,       /* the payload exceeds the limit of the queue */
     OUT_INVALID,       /* reply.note says which field */
     OUT_KEY_REUSED,    /* idempotency key with another body */
     OUT_KEYS_FULL,     /* no room for another idempotency key */
     OUT_DISK_FULL,     /* no room for a new job */
-    OUT_EXISTS,        /* queue or schedule is there already */
-    OUT_VERSION,       /* a key has another version than the commit was to find */
-    OUT_KV_FULL,       /* no room for more in the key-value store */
-    OUT_RATE_LIMIT,    /* the queue's; reply.retry_ms says when to come back */
+    OUT_EXISTS,        /* the queue or schedule already exists */
+    OUT_VERSION,       /* a key does not have the version that the commit expects */
+    OUT_KV_FULL,       /* the key-value store is full */
+    OUT_RATE_LIMIT,    /* of the queue; reply.retry_ms says when to try again */
     OUT_NO_SCHEDULE,   /* no such schedule */
     OUT_BREAKERS_FULL, /* no room for another named breaker */
-    OUT_DAMAGED,       /* the store gave another body or value than it was given */
-    OUT_NOT_DUE, /* this time was fired before, or is not due yet; or the schedule is paused */
-    /* trouble */
-    OUT_UNAVAILABLE, /* surely not done */
-    OUT_UNKNOWN,     /* perhaps done */
+    OUT_DAMAGED,       /* a stored body or value cannot be read back as it was written */
+    OUT_NOT_DUE, /* this time was already fired or is not due yet, or the schedule is paused */
+    /* failures */
+    OUT_UNAVAILABLE, /* certainly not executed */
+    OUT_UNKNOWN,     /* possibly executed */
     OUT_COUNT
 };
 const char *outcome_name(enum outcome o); /* "ok", "duplicate", … */
@@ -580,33 +645,34 @@ const char *attempt_outcome_name(enum attempt_outcome o); /* "running", "done", 
 struct attempt_view {
     uint64_t seq, id_hi;
     struct span queue;
-    uint32_t number;    /* as the worker saw it: failures + crashes + 1; a release lets it repeat */
-    struct span worker; /* empty = no name */
+    uint32_t
+        number; /* as the worker saw it: failures + crashes + 1; the same again after a release */
+    struct span worker;                    /* empty = no name */
     struct wall_time started_at, ended_at; /* ended_at 0 = still running */
     uint8_t outcome, error_kind;           /* enum attempt_outcome, enum error_kind */
     struct span error; /* failed, crashed: packed (core/jobs/job_error.h); may be empty */
 };
 
-/* What happened to a job since the server started; counts end at the highest number. */
+/* Counters of a job since the server started; they stop at their highest value. */
 struct outcome_counts {
     uint16_t claims, timeouts, releases;
     uint8_t rejections, requeues; /* failed with no_retry; requeued */
 };
 
-/* The parts of a job that cannot be read back as they were written; they are left out of the
- * view. */
+/* The parts of a job that cannot be read back as they were written, and are left out of the view.
+ */
 enum job_damage {
     DAMAGE_PAYLOAD = 1u << 0,
     DAMAGE_RESULT = 1u << 1,
     DAMAGE_TEXTS = 1u << 2,   /* keys, label, attributes, options */
     DAMAGE_HISTORY = 1u << 3, /* the last error, attempts */
 };
-/* Such a job is not handed out. */
+/* A claim does not return such a job. */
 #define DAMAGE_FATAL (DAMAGE_PAYLOAD | DAMAGE_TEXTS)
 /* "payload", "result", "keys", "history"; of one bit. */
 const char *damage_name(unsigned bit);
 
-/* A job as it is shown. */
+/* A job as clients see it. */
 struct job_view {
     struct job job;
     struct outcome_counts outcome_counts;
@@ -614,13 +680,13 @@ struct job_view {
     struct span owner;          /* of the queue; this and the next two: get, peek, page */
     bool require_token;         /* of its policy */
     bool by_due;                /* the same; job.priority is then an order (core/jobs/job.h) */
-    bool paused;                /* the queue hands out nothing now */
+    bool paused;                /* the queue is paused */
     uint32_t lease_ms;          /* running */
     struct job_token token;     /* running: of the current lease; after a claim: the claimer's */
     struct lease_limits limits; /* running */
-    uint32_t own_lease_ms;      /* get, peek: what a claim gets that does not say */
+    uint32_t own_lease_ms;      /* get, peek: the lease of a claim that names none */
     uint32_t max_attempts;      /* claim: the job's own, or the queue's */
-    int64_t lease_left_ms;      /* running: until it runs out, ≥ 0; -1 = not known */
+    int64_t lease_left_ms;      /* running: until the lease ends, ≥ 0; -1 = not known */
     struct span worker;         /* running */
     int64_t waited_ms;          /* claim: how long it had been ready */
     uint64_t position;          /* the backend's own: of the last record its body depends on */
@@ -633,6 +699,12 @@ struct job_view {
     struct job_ref holder;
     const struct attempt_view *attempts; /* get with want_attempts: oldest first */
     uint32_t attempt_count;
+    /* get: it depends on others; what became of them, and for how many it still waits */
+    bool is_dependent;
+    struct dependent dependent;
+    uint32_t waits;
+    const struct job_ref *parents; /* with want_parents: those, in no order */
+    uint32_t parent_count;
     struct span progress; /* with want_attempts: as progress_decode reads it; empty = none */
     struct span log;      /* with want_log: see joblog_begin */
     /* only with want_body */
@@ -645,15 +717,23 @@ struct job_view {
     struct span error; /* packed (core/jobs/job_error.h) */
 };
 
-/* The priority that the job was given. */
+/* The priority with which the job was enqueued or patched. */
 static inline int64_t view_priority(const struct job_view *v)
 {
     return v->by_due ? priority_given(v->job.priority) : v->job.priority;
 }
 
+/* When a job of a queue that is by_due was due; 0 = its queue has another order. */
+static inline struct wall_time view_due(const struct job_view *v)
+{
+    return v->by_due ? priority_due(v->job.priority) : (struct wall_time){0};
+}
+
 struct queue_counts {
     uint64_t by_state[STATE_COUNT];
     uint64_t urgent; /* ready jobs of a priority above PRIORITY_URGENT */
+    uint64_t
+        limited[CLAIM_BLOCK_COUNT]; /* ready jobs that cannot start now, by what they wait for */
     uint64_t enqueued, claimed, acked, failed, crashed, released, died, cancelled,
         removed;               /* since start */
     int64_t oldest_ready_ms;   /* age of the job that has been ready longest; -1 = none */
@@ -667,8 +747,8 @@ struct queue_view {
     struct wall_time created_at, updated_at, paused_until;
     struct queue_counts counts;
     struct counters totals; /* since it was created */
-    /* In a partial list: the store that keeps this queue is left out, and another, which has jobs
-     * under the same name, shown in its place. */
+    /* In a partial list: the store of this queue did not answer, and this is a queue of the same
+     * name in another store. */
     bool stand_in;
 };
 
@@ -680,11 +760,11 @@ struct hour_view {
     struct counters counters;
 };
 
-/* A key as it is shown. */
+/* A key as clients see it. */
 struct kv_view {
     struct span key;
     bool found;
-    uint64_t version;            /* rises with every change, never used again for any key */
+    uint64_t version;            /* increases with every change; never used again for any key */
     struct wall_time expires_at; /* 0 = never */
     uint8_t kind;
     bool has_value; /* only with want_value */
@@ -693,7 +773,7 @@ struct kv_view {
     uint64_t position; /* the backend's own: of the record that set it */
 };
 
-/* What became of one enqueue of a commit. */
+/* The result of one enqueue of a commit. */
 struct enqueued_view {
     uint64_t seq, id_hi, replaced_seq;
     enum job_state state;
@@ -707,7 +787,7 @@ struct schedule_view {
     bool paused;
     struct wall_time created_at, updated_at;
     struct schedule_state state;
-    bool last_live; /* the last job still waits or runs */
+    bool last_live; /* its last job has not ended */
     struct schedule_spec spec;
 };
 
@@ -751,32 +831,40 @@ struct breaker_view {
     struct span target;
     struct breaker breaker;
     bool allowed;     /* allow: the call is permitted, */
-    int64_t retry_ms; /* or, if not, it is worth another try after this time */
+    int64_t retry_ms; /* or, if not, it may be permitted after this time */
 };
 
 /* --- replies: a header, and one struct for each family of operations ---
  *
  * op_info.reply says which family an operation's reply belongs to. Only the header and the struct
- * of that family mean anything; after a refusal the struct is zero, unless its fields say more. */
+ * of that family are valid; after a refusal the struct is zero, unless its fields say otherwise. */
 
 /* enqueue */
 struct enqueue_reply {
     uint64_t replaced_seq; /* under "replace": the job that was cancelled; 0 = none */
 };
 
-/* What a reply says about a lease that continues. */
+/* The part of a reply that concerns a lease which continues. */
 struct lease_news {
     int64_t left_ms;            /* extend: until it ends; 0 = it has no end */
     struct wall_time cancel_by; /* a cancel is requested, and the job ends by then; 0 = it is not */
 };
 
-/* ack, fail, extend, release, cancel, requeue, patch, remove, note */
+struct kv_commit_reply;
+
+/* ack, fail, extend, release, cancel, requeue, patch, remove, note, dependencies */
 struct change_reply {
-    struct lease_news lease; /* extend, cancel */
-    int64_t ran_ms;          /* ack, fail, release: how long the lease was held; 0 when repeated */
-    struct span worker;      /* ack, fail, extend, release: who held the lease; empty = no name, or
-                                repeated */
-    struct span queue;       /* the job's; empty = the job is not there */
+    union {
+        struct lease_news lease; /* extend, cancel; zero in the others */
+        /* ack with a hand-off: what became of it, also of one that was refused. When the ack is
+         * repeated, only the jobs are known, and of these only those that were enqueued with an
+         * idempotency key that the store still remembers (seq 0 = not known). NULL = nothing. */
+        const struct kv_commit_reply *handoff;
+    };
+    int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
+    struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
+                           repeated */
+    struct span queue;  /* the job's; empty = the job is not there */
 };
 
 /* claim, get, peek, list, page, pending, queue_put */
@@ -811,14 +899,14 @@ struct clock_reply {
 
 /* workers */
 struct workers_reply {
-    const struct worker_view *workers; /* at most WORKERS_MAX, those longest at it first */
+    const struct worker_view *workers; /* at most WORKERS_MAX; those with the oldest leases first */
     uint32_t worker_count;
     uint64_t worker_total; /* how many there are in all */
 };
 
 /* registry */
 struct registry_reply {
-    const struct worker_entry *entries; /* of all nodes, in no order */
+    const struct worker_entry *entries; /* of all nodes, in no particular order */
     uint32_t entry_count;
 };
 
@@ -863,7 +951,7 @@ struct alerts_reply {
 struct notices_reply {
     const struct notice_view *notices; /* notice_take: by due time; notice_list: oldest first */
     uint32_t notice_count;
-    /* notice_take: when the next take has something to do, as far as known; 0 = nothing */
+    /* notice_take: when the next notice is due, as far as known; 0 = never */
     struct wall_time next_due;
     uint64_t notice_cursor; /* notice_list: pass as `after`; 0 = that was all */
 };
@@ -936,17 +1024,18 @@ struct reply {
     uint64_t tag;
     bool relaxed; /* success was answered before it was durable, as the queue's policy says */
     bool spooled; /* enqueue: this node keeps the job until the shared store answers again */
-    bool repeat;  /* answered again: idempotency key or (job, token) seen before */
-    bool created; /* a new job, queue, rule or schedule */
+    bool repeat; /* the same reply as before: the idempotency key, or (job, token), was used already
+                  */
+    bool created;            /* a new job, queue, rule or schedule */
     enum job_state state;    /* of the job afterwards; for OUT_ILLEGAL: as it is */
     uint64_t seq, id_hi;     /* the job concerned; for OUT_DUPLICATE the holder of the key */
     struct wall_time run_at; /* of the job: when it may run, or run again */
-    int64_t retry_ms;        /* OUT_RATE_LIMIT: from now */
-    /* queue_list, breaker_list, alert_list, notice_take: stores whose part is missing, 1 << number
-     * each; behind failover also in the reply to any other query that the spool answers while the
-     * shared store does not, whatever its outcome */
+    int64_t retry_ms;        /* OUT_RATE_LIMIT, claim by id: from now; 0 = not known */
+    /* queue_list, breaker_list, alert_list, notice_take: the stores whose part is missing, 1 <<
+     * number each. With failover also in the reply to any other query that the spool answers
+     * because the shared store does not, whatever the outcome. */
     uint64_t left_out;
-    const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
+    const char *note; /* OUT_INVALID, OUT_UNAVAILABLE, a limit of a claim by id: a sentence */
 #ifdef HF_TEST_HOOKS
     struct { /* side by side, so that reply_guard can find a use of another family's fields */
         REPLY_STRUCTS
@@ -964,8 +1053,8 @@ static inline enum reply_family reply_family(const struct reply *r)
 }
 
 /* Test builds (tests/wrappers/reply_guard.c): aborts if a field of another family was set, and
- * fills those fields with a pattern (0xa5) that no reader can take for a value. backend_submit has
- * it done to each reply before it is delivered. */
+ * fills those fields with a pattern (0xa5) that no reader can mistake for a value. backend_submit
+ * calls it for each reply before it is delivered. */
 #ifdef HF_TEST_HOOKS
 void reply_guard(struct reply *r);
 #else

@@ -22,6 +22,7 @@ static const ops_fn functions[OP_KIND_COUNT] = {
     [OP_PATCH] = ops_patch,
     [OP_REMOVE] = ops_remove,
     [OP_NOTE] = ops_note,
+    [OP_DEPENDENCIES] = ops_dependencies,
     [OP_QUEUE_PUT] = ops_queue_put,
     [OP_QUEUE_DELETE] = ops_queue_delete,
     [OP_PAUSE] = ops_pause,

@@ -14,8 +14,10 @@
  *   kv.c              commits of the key-value store
  *   schedules.c, fire.c    schedules, and the jobs that they create
  *   leases.c          ack, fail, extend, release; leases that end without a report
+ *   handoff.c         acks with a hand-off: enqueues and keys in the same commit
  *   progress.c        progress and log lines of a lease (held.h)
  *   claim.c           claims
+ *   dependencies.c    jobs that depend on others
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
  *   queues.c          queues: put, delete, pause, purge; bulk actions begin
  *   alerts.c          alert rules, conditions, what a notice contains
@@ -35,6 +37,7 @@
 #include "base/digest/random.h"
 #include "core/bulk.h"
 #include "core/jobs/moves.h"
+#include "core/queues/claim_limits.h"
 #include "ops/defects.h"
 #include "ops/op.h"
 
@@ -97,6 +100,7 @@ struct kv_usage {
 struct ops_limits {
     struct queue_policy policy; /* of queues that are created by an enqueue */
     bool no_auto_create;
+    bool no_claim_limits; /* the store does not follow core/queues/claim_limits.h after all */
     unsigned node;
     uint64_t capacity;  /* live jobs of all queues; 0 = no limit */
     struct kv_usage kv; /* of the key-value store */
@@ -125,11 +129,33 @@ enum queue_change { QUEUE_CREATED, QUEUE_CHANGED, QUEUE_PAUSED, QUEUE_RESUMED };
 
 struct ops;
 struct enqueue_plan;
+
+/* What a store with CAP_DEPENDENCIES provides besides struct ops_store. */
+struct dependency_store {
+    /* What the job depends on. False: it is no dependent. */
+    bool (*find)(const struct ops *o, const struct job *j, struct dependent *ret,
+                 uint32_t *ret_waits);
+    /* Whether the job has ended, and jobs that depend on it have not been told yet. */
+    bool (*settling)(const struct ops *o, const struct job *j);
+    /* Room for this many dependents and parents, and for the records of them all. */
+    bool (*prepare)(struct ops *o, size_t dependents, size_t parents);
+    /* The bytes of those records. */
+    size_t (*bytes)(size_t dependents, size_t parents);
+    void (*put)(struct ops *o, const struct job *j, const struct dependent *d);
+    /* The job, which is a dependent, waits for these (rising sequences). */
+    void (*add)(struct ops *o, const struct job *j, const uint64_t *parents, uint32_t count);
+    /* Removes from the list (rising sequences) those for which the job waits already; gives the
+     * number of the rest. UINT32_MAX: no memory. */
+    uint32_t (*without)(struct ops *o, const struct job *j, uint64_t *parents, uint32_t count);
+};
 struct rate_share;
 struct schedule_flow;
 
 /* What a store provides. Where a comment says "False: no memory", nothing has changed then. */
 struct ops_store {
+    /* It follows core/queues/claim_limits.h. If not, policies with such members are refused. */
+    bool claim_limits;
+
     /* --- jobs and queues --- */
 
     /* The job and its queue, unless it does not exist, was purged, or has another id. */
@@ -231,10 +257,16 @@ struct ops_store {
     const struct queue_state *(*queue_find)(struct ops *o, struct span name);
     /* How many of the queue's ready jobs a claim can get, at most. */
     uint64_t (*ready_count)(const struct ops *o, const struct queue_state *q);
-    /* The ready job that the queue hands out next, and its place in the order. NULL and true: no
-     * job is ready. False: the next one is not known, or memory is short (o->nomem). */
+    /* The ready job that the queue hands out next, and its place in the order (claim_priority
+     * turned round by heap_order_desc, and the sequence). The limits of the queue and of the job's
+     * group allow it to start now. NULL and true: no such job. False: the next one is not known, or
+     * memory is short (o->nomem). */
     bool (*ready_next)(struct ops *o, const struct queue_state *q, struct heap_entry *ret_order,
                        struct job **ret);
+    /* For a job that a claim names: what keeps it from starting now, whatever is before it in the
+     * order; *ret_at_us: CLAIM_RATE: when its token is there. Needed with claim_limits. */
+    enum claim_block (*claim_room)(struct ops *o, const struct queue_state *q, const struct job *j,
+                                   int64_t *ret_at_us);
     struct job_token (*token_next)(struct ops *o);
     /* Commits the claim that this record describes, all but its token, which the store gives;
      * begins the lease and fills what the store knows into the view, which is empty. False: no
@@ -317,7 +349,8 @@ struct ops_store {
                           const struct job *job);
 
     struct span (*queue_owner)(struct ops *o, const struct queue_state *q);
-    /* Removes the job that ready_next returned from the order; or adds it again. */
+    /* Removes the job that ready_next returned from the order, where it takes a slot and a token;
+     * or adds it again. */
     void (*item_take)(struct ops *o, const struct queue_state *q);
     void (*item_return)(struct ops *o, struct job *j);
     /* The token that token_next will give after `index` others. */
@@ -337,6 +370,8 @@ struct ops_store {
     void (*commit)(struct ops *o, struct job *j, const struct record *rec);
     /* The job ceases to exist. False: no memory. */
     bool (*remove)(struct ops *o, struct job *j);
+
+    const struct dependency_store *dependencies; /* NULL = the store has none */
 };
 
 /* The context in which operations are executed. Stores embed it as the first member of the state to
@@ -384,6 +419,7 @@ void ops_requeue(struct ops *o, const struct op *op, struct reply *r);
 void ops_patch(struct ops *o, const struct op *op, struct reply *r);
 void ops_remove(struct ops *o, const struct op *op, struct reply *r);
 void ops_note(struct ops *o, const struct op *op, struct reply *r);
+void ops_dependencies(struct ops *o, const struct op *op, struct reply *r);
 void ops_queue_put(struct ops *o, const struct op *op, struct reply *r);
 void ops_queue_delete(struct ops *o, const struct op *op, struct reply *r);
 void ops_pause(struct ops *o, const struct op *op, struct reply *r);
@@ -415,6 +451,9 @@ bool ops_item_left(struct ops *o, struct job *j, struct job_ref holder, uint8_t 
 bool ops_lease_taken_back(struct ops *o, struct job *j, enum job_reason reason);
 /* A waiting job has reached its expiry time. False: no memory. */
 bool ops_job_expired(struct ops *o, struct job *j);
+/* A dependent whose parents have changed: it leaves `blocked` if their ends and its rule say so.
+ * False: no memory. */
+bool ops_dependent_settle(struct ops *o, struct job *j);
 /* A bulk action does this to one job that matches. False: no memory; *ret_changed: whether it did,
  * else another job holds its key. */
 bool ops_bulk_change(struct ops *o, struct job *j, enum bulk_action action, bool *ret_changed);

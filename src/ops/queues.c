@@ -2,6 +2,7 @@
 /* Queues: create and change, pause, purge, delete; and the beginning of bulk actions. */
 #include "core/bulk.h"
 #include "core/limits.h"
+#include "core/queues/claim_limits.h"
 #include "core/queues/unique.h"
 #include "core/validate.h"
 #include "ops/replies.h"
@@ -52,6 +53,9 @@ static bool put_allowed(struct ops *o, const struct op_queue *want, const struct
         return reply_refuse(r, OUT_QUEUES_FULL, NULL);
     if (want->policy && policy_check(want->policy, &note) != 0)
         return reply_invalid(o, r, &note);
+    if (want->policy && claim_limited(want->policy) &&
+        (!o->store->claim_limits || o->limits->no_claim_limits))
+        return reply_refuse(r, OUT_INVALID, CLAIM_LIMITS_REFUSED);
     if ((want->has_until && !until_valid(want->until, r)) || !texts_valid(o, want, r))
         return false;
     return !q || !want->policy || scope_allowed(o, q, want->policy->unique_scope, r);
@@ -159,7 +163,7 @@ void ops_bulk(struct ops *o, const struct op *op, struct reply *r)
     const struct op_bulk *want = &op->bulk;
     const char *wrong = bulk_refusal(want->action, want->states, want->group, want->kind);
     if (!wrong && o->store->bulk_count(o) >= BULKS_MAX)
-        wrong = "64 bulk actions are under way; wait until one has ended";
+        wrong = "64 bulk actions are already in progress; try again when one has finished";
     if (wrong) {
         reply_refuse(r, OUT_INVALID, wrong);
         return;

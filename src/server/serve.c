@@ -69,7 +69,7 @@ struct serve {
 static void notify_manager(struct serve *s, enum notify_event event, const char *status)
 {
     if (notifier_send(&s->notifier, event, status) != 0)
-        log_event(&s->log, LOG_WARN, "service_manager_not_told");
+        log_event(&s->log, LOG_WARN, "service_manager_not_notified");
 }
 
 /* ---- the end ---- */
@@ -147,7 +147,7 @@ static void overdue_cb(uv_timer_t *timer)
 {
     struct serve *s = timer->data;
     log_event(
-        &s->log, LOG_ERROR, "stopped_at_once",
+        &s->log, LOG_ERROR, "shutdown_forced",
         LOG_TEXT("why", "the store does not answer; the outcome of the last requests is unknown"));
     _exit(EXIT_FAILED);
 }
@@ -199,7 +199,7 @@ static void term_cb(uv_signal_t *handle, int number)
     }
     /* A second signal ends the process at once. Nothing is lost: replies that were sent are
      * durable. */
-    log_event(&s->log, LOG_WARN, "stopped_at_once", LOG_INT("signal", number));
+    log_event(&s->log, LOG_WARN, "shutdown_forced", LOG_INT("signal", number));
     _exit(EXIT_FAILED);
 }
 
@@ -277,7 +277,7 @@ static void take_resources(struct serve *s)
     if (s->resources.few_descriptors)
         log_event(&s->log, LOG_WARN, "few_descriptors", LOG_INT("limit", descriptors),
                   LOG_INT("connections", s->resources.connections),
-                  LOG_TEXT("help", s->config.limits.connections
+                  LOG_TEXT("next", s->config.limits.connections
                                        ? "raise the limit of open files or lower limits.connections"
                                        : "raise the limit of open files (ulimit -n, LimitNOFILE); "
                                          "the number of connections follows it"));
@@ -332,6 +332,12 @@ static int open_beanstalk(struct serve *s)
     return c->beanstalk.listen.count ? beanstalk_new(&config, &s->beanstalk) : 0;
 }
 
+static bool label_find_cb(void *ctx, struct span label, int64_t *ret)
+{
+    const struct config *c = ctx;
+    return broker_labels_find(c->labels, c->label_count, label, ret);
+}
+
 static int open_backend(struct serve *s, struct err_note *note)
 {
     const struct config *c = &s->config;
@@ -350,6 +356,8 @@ static int open_backend(struct serve *s, struct err_note *note)
         .list_wait_ms = c->timeouts.list_wait_ms,
         .leader_ttl_ms = c->cluster.leader_ttl_ms,
         .leader_key = c->cluster.leader_key,
+        .label_find = label_find_cb,
+        .label_ctx = &s->config,
         .silent_ms = c->cluster.silent_ms,
         .answer_ms = c->timeouts.backend_ms,
         .version = version_number(),
@@ -502,7 +510,7 @@ static void open_notifier(struct serve *s)
 {
     struct err_note note = {""};
     if (notifier_open(&s->notifier, getenv("NOTIFY_SOCKET"), &note) != 0)
-        log_event(&s->log, LOG_WARN, "service_manager_not_told", LOG_TEXT("why", note.text));
+        log_event(&s->log, LOG_WARN, "service_manager_not_notified", LOG_TEXT("why", note.text));
 }
 
 #ifdef HF_TEST_HOOKS

@@ -3,6 +3,7 @@
 #include "conform/conform.h"
 
 #include "base/check.h"
+#include "core/kvkey.h"
 
 static struct span copied(struct env *e, const char *text)
 {
@@ -242,6 +243,7 @@ void expect_counts(struct env *e, const char *file, int line, const char *queue,
     const uint64_t should[STATE_COUNT] = {
         [STATE_SCHEDULED] = t.scheduled, [STATE_READY] = t.ready, [STATE_RUNNING] = t.running,
         [STATE_DONE] = t.done,           [STATE_DEAD] = t.dead,   [STATE_CANCELLED] = t.cancelled,
+        [STATE_BLOCKED] = t.blocked,
     };
     const struct queue_view *v = queue_get(e, queue);
     if (!v)
@@ -322,4 +324,23 @@ uint64_t job_in(struct env *e, const char *queue, enum job_state state, struct h
     if (ret_held)
         *ret_held = h;
     return seq;
+}
+
+const struct job_view *get_whole(struct env *e, uint64_t seq)
+{
+    struct op op = job_op(OP_GET, seq);
+    op.job.want_body = op.job.want_attempts = op.job.want_log = true;
+    const struct reply *r = run(e, op);
+    EXPECT_OUT(r, OUT_OK);
+    EXPECT_INT(r->job_count, 1);
+    return &r->jobs[0];
+}
+
+struct span kv_key(struct env *e, const char *json)
+{
+    struct span k;
+    struct err_note note;
+    if (kvkey_from_json(span_text(json), true, &e->arena, &k, &note) != 0)
+        LEAVE("%s: %s", json, note.text);
+    return k;
 }

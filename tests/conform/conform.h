@@ -34,6 +34,8 @@
 #define NEEDS_OWN_STORE 8u   /* only this process uses the store */
 #define NEEDS_ONE_STORE 16u  /* all queues are in one store: what two share, one commit changes */
 #define NEEDS_WHOLE_JOBS 32u /* CAP_WHOLE_JOBS */
+#define NEEDS_LIMITS 64u     /* CAP_CLAIM_LIMITS */
+#define NEEDS_DEPENDENCIES 128u /* CAP_DEPENDENCIES */
 
 struct conform_profile {
     const char *name;
@@ -113,7 +115,7 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_trigger, topic_beanstalk, topic_moved, topic_dispatch, topic_refuse_enqueue,
     topic_refuse_lease, topic_refuse_unique, topic_refuse_change, topic_refuse_queue,
     topic_refuse_kv, topic_refuse_batch, topic_refuse_alerts, topic_refuse_schedules,
-    topic_envelope, topic_progress, topic_reports;
+    topic_envelope, topic_progress, topic_reports, topic_handoff, topic_limits, topic_dependencies;
 
 /* --- env.c: opening, closing, time --- */
 
@@ -199,7 +201,7 @@ __attribute__((noreturn, format(printf, 4, 5))) void leave_case(struct env *e, c
     expect_counts(e, __FILE__, __LINE__, (queue), (struct headcount){__VA_ARGS__})
 
 struct headcount {
-    uint64_t scheduled, ready, running, done, dead, cancelled;
+    uint64_t scheduled, ready, running, done, dead, cancelled, blocked;
 };
 void expect_state(struct env *e, const char *file, int line, uint64_t seq, enum job_state state);
 void expect_counts(struct env *e, const char *file, int line, const char *queue,
@@ -240,6 +242,8 @@ size_t index_of(struct env *e, const uint64_t *seqs, size_t count, uint64_t seq)
 
 /* With its body; NULL if the job does not exist. */
 const struct job_view *get(struct env *e, uint64_t seq);
+const struct job_view *get_whole(struct env *e, uint64_t seq); /* with attempts and log */
+struct span kv_key(struct env *e, const char *json);           /* the key of these parts */
 const struct queue_view *queue_get(struct env *e, const char *queue);
 const struct reply *peek(struct env *e, const char *queue, enum job_state state, uint32_t limit);
 /* Waits until the store has passed what is known now. */

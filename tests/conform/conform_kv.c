@@ -6,15 +6,6 @@
 
 /* ---- short ways to say things ---- */
 
-static struct span key(struct env *e, const char *json)
-{
-    struct span k;
-    struct err_note note;
-    if (kvkey_from_json(span_text(json), true, &e->arena, &k, &note) != 0)
-        LEAVE("%s: %s", json, note.text);
-    return k;
-}
-
 static struct span value_of(const char *text)
 {
     return span_text(text);
@@ -29,7 +20,7 @@ static const struct reply *set_until(struct env *e, const char *json, const char
                                      struct wall_time expires_at)
 {
     struct kv_set *s = arena_array(&e->arena, 1, sizeof *s);
-    *s = (struct kv_set){.key = key(e, json),
+    *s = (struct kv_set){.key = kv_key(e, json),
                          .kind = PAYLOAD_JSON,
                          .value = value_of(value),
                          .expires_at = expires_at};
@@ -49,7 +40,7 @@ static const struct reply *set_if(struct env *e, const char *json, const char *v
 {
     struct kv_set *s = arena_array(&e->arena, 1, sizeof *s);
     struct kv_check *c = arena_array(&e->arena, 1, sizeof *c);
-    *s = (struct kv_set){.key = key(e, json), .kind = PAYLOAD_JSON, .value = value_of(value)};
+    *s = (struct kv_set){.key = kv_key(e, json), .kind = PAYLOAD_JSON, .value = value_of(value)};
     *c = (struct kv_check){.key = s->key, .version = version};
     return commit(e,
                   (struct op_kv_commit){.checks = c, .check_count = 1, .sets = s, .set_count = 1});
@@ -58,14 +49,14 @@ static const struct reply *set_if(struct env *e, const char *json, const char *v
 static void drop(struct env *e, const char *json)
 {
     struct span *k = arena_array(&e->arena, 1, sizeof *k);
-    *k = key(e, json);
+    *k = kv_key(e, json);
     EXPECT_OUT(commit(e, (struct op_kv_commit){.deletes = k, .delete_count = 1}), OUT_OK);
 }
 
 static const struct kv_view *get_kv(struct env *e, const char *json)
 {
     struct span *k = arena_array(&e->arena, 1, sizeof *k);
-    *k = key(e, json);
+    *k = kv_key(e, json);
     const struct reply *r = run(
         e, (struct op){.kind = OP_KV_GET, .kv_get = {.keys = k, .count = 1, .want_value = true}});
     EXPECT_OUT(r, OUT_OK);
@@ -94,8 +85,8 @@ static void expect_kv(struct env *e, const char *json, const char *value, uint64
 {
     const struct kv_view *v = get_kv(e, json);
     const struct reply *r =
-        list_kv(e, (struct op_kv_list){.from = key(e, json), .limit = 1, .want_value = true});
-    bool listed = r->kv_count == 1 && span_equal(r->kvs[0].key, key(e, json));
+        list_kv(e, (struct op_kv_list){.from = kv_key(e, json), .limit = 1, .want_value = true});
+    bool listed = r->kv_count == 1 && span_equal(r->kvs[0].key, kv_key(e, json));
     EXPECT_INT(v->found, value != NULL);
     EXPECT_INT(listed, value != NULL);
     if (!value)
@@ -149,11 +140,11 @@ static void check_and_set(struct env *e)
 static void all_or_nothing(struct env *e)
 {
     struct kv_set sets[2] = {
-        {.key = key(e, "[\"x\"]"), .kind = PAYLOAD_JSON, .value = value_of("1")},
-        {.key = key(e, "[\"y\"]"), .kind = PAYLOAD_JSON, .value = value_of("2")}};
-    struct kv_check checks[2] = {{.key = key(e, "[\"x\"]")}, {.key = key(e, "[\"z\"]")}};
+        {.key = kv_key(e, "[\"x\"]"), .kind = PAYLOAD_JSON, .value = value_of("1")},
+        {.key = kv_key(e, "[\"y\"]"), .kind = PAYLOAD_JSON, .value = value_of("2")}};
+    struct kv_check checks[2] = {{.key = kv_key(e, "[\"x\"]")}, {.key = kv_key(e, "[\"z\"]")}};
     struct op_enqueue job = enqueue_op("mail").enqueue;
-    struct span gone = key(e, "[\"z\"]");
+    struct span gone = kv_key(e, "[\"z\"]");
     uint64_t z = set(e, "[\"z\"]", "0");
     struct op_kv_commit c = {.checks = checks,
                              .check_count = 2,
@@ -184,7 +175,7 @@ static void all_or_nothing(struct env *e)
 
 static void enqueue_refused(struct env *e)
 {
-    struct kv_set s = {.key = key(e, "[\"x\"]"), .kind = PAYLOAD_JSON, .value = value_of("1")};
+    struct kv_set s = {.key = kv_key(e, "[\"x\"]"), .kind = PAYLOAD_JSON, .value = value_of("1")};
     struct op_enqueue jobs[3];
     uint64_t held = put_unique(e, "q", "u1");
     for (int i = 0; i < 3; i++)
@@ -233,8 +224,8 @@ static void capacity_together(struct env *e)
 
 static void twice_in_one_commit(struct env *e)
 {
-    struct kv_set s = {.key = key(e, "[\"x\"]"), .kind = PAYLOAD_JSON, .value = value_of("1")};
-    struct span k = key(e, "[\"x\"]");
+    struct kv_set s = {.key = kv_key(e, "[\"x\"]"), .kind = PAYLOAD_JSON, .value = value_of("1")};
+    struct span k = kv_key(e, "[\"x\"]");
     EXPECT_OUT(
         commit(e,
                (struct op_kv_commit){.sets = &s, .set_count = 1, .deletes = &k, .delete_count = 1}),
@@ -261,7 +252,7 @@ static void order_and_pages(struct env *e)
         do {
             r = list_kv(e, query);
             for (uint32_t i = 0; i < r->kv_count; i++, n++)
-                EXPECT_SPAN(r->kvs[i].key, key(e, keys[reverse ? COUNT - 1 - n : n]));
+                EXPECT_SPAN(r->kvs[i].key, kv_key(e, keys[reverse ? COUNT - 1 - n : n]));
             query.after = r->kv_cursor;
         } while (r->kv_cursor.len > 0);
         EXPECT_INT(n, COUNT);
@@ -274,19 +265,19 @@ static void prefix_and_range(struct env *e)
                                        "[\"a\",\"x\",9]", "[\"ab\"]",  "[\"b\"]"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         set(e, keys[i], "1");
-    const struct reply *r = list_kv(e, (struct op_kv_list){.prefix = key(e, "[\"a\"]")});
+    const struct reply *r = list_kv(e, (struct op_kv_list){.prefix = kv_key(e, "[\"a\"]")});
     EXPECT_INT(r->kv_count, 5); /* "ab" is another text, not a longer key */
     EXPECT_INT(r->kv_cursor.len, 0);
-    EXPECT_SPAN(r->kvs[4].key, key(e, "[\"a\",\"x\",9]"));
-    r = list_kv(e, (struct op_kv_list){.prefix = key(e, "[\"a\",\"x\"]")});
+    EXPECT_SPAN(r->kvs[4].key, kv_key(e, "[\"a\",\"x\",9]"));
+    r = list_kv(e, (struct op_kv_list){.prefix = kv_key(e, "[\"a\",\"x\"]")});
     EXPECT_INT(r->kv_count, 2);
-    r = list_kv(e, (struct op_kv_list){.prefix = key(e, "[\"a\"]"),
-                                       .from = key(e, "[\"a\",2]"),
-                                       .to = key(e, "[\"a\",\"x\",9]")});
+    r = list_kv(e, (struct op_kv_list){.prefix = kv_key(e, "[\"a\"]"),
+                                       .from = kv_key(e, "[\"a\",2]"),
+                                       .to = kv_key(e, "[\"a\",\"x\",9]")});
     EXPECT_INT(r->kv_count, 2);
-    EXPECT_SPAN(r->kvs[0].key, key(e, "[\"a\",2]"));
-    EXPECT_SPAN(r->kvs[1].key, key(e, "[\"a\",\"x\"]"));
-    EXPECT_INT(list_kv(e, (struct op_kv_list){.prefix = key(e, "[\"zz\"]")})->kv_count, 0);
+    EXPECT_SPAN(r->kvs[0].key, kv_key(e, "[\"a\",2]"));
+    EXPECT_SPAN(r->kvs[1].key, kv_key(e, "[\"a\",\"x\"]"));
+    EXPECT_INT(list_kv(e, (struct op_kv_list){.prefix = kv_key(e, "[\"zz\"]")})->kv_count, 0);
 }
 
 static void expiry(struct env *e)
@@ -356,7 +347,7 @@ static void survives(struct env *e)
 /* Several keys are read at one moment, whether they exist or not. */
 static void several(struct env *e)
 {
-    struct span keys[3] = {key(e, "[\"b\"]"), key(e, "[\"none\"]"), key(e, "[\"a\"]")};
+    struct span keys[3] = {kv_key(e, "[\"b\"]"), kv_key(e, "[\"none\"]"), kv_key(e, "[\"a\"]")};
     set(e, "[\"a\"]", "1");
     set(e, "[\"b\"]", "2");
     const struct reply *r =
@@ -386,13 +377,13 @@ static void events(struct env *e)
     settle_due(e);
     EXPECT_INT(kv_events(e, start, found, 8), 4);
     EXPECT_INT(found[0].kind, EVENT_KV_SET);
-    EXPECT_SPAN(found[0].key, key(e, "[\"a\"]"));
+    EXPECT_SPAN(found[0].key, kv_key(e, "[\"a\"]"));
     EXPECT_INT(found[0].version, version);
     EXPECT_INT(found[1].kind, EVENT_KV_DELETED);
-    EXPECT_SPAN(found[1].key, key(e, "[\"a\"]"));
+    EXPECT_SPAN(found[1].key, kv_key(e, "[\"a\"]"));
     EXPECT(found[1].version > version);
     EXPECT_INT(found[3].kind, EVENT_KV_DELETED);
-    EXPECT_SPAN(found[3].key, key(e, "[\"b\"]"));
+    EXPECT_SPAN(found[3].key, kv_key(e, "[\"b\"]"));
 }
 
 /* Its record is free by then, or another key's. */

@@ -10,7 +10,8 @@
 
 #define CASE_SECONDS_MAX 600 /* real time; a case that hangs ends the run */
 
-#define SHARED_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
+#define SHARED_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE | NEEDS_DEPENDENCIES)
+#define REDIS_LACKS (SHARED_LACKS | NEEDS_LIMITS)
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},
@@ -24,10 +25,10 @@ static const struct conform_profile profiles[] = {
      * that go with it. */
     {.name = "router+memory",
      .routes = {{"q", 5}, {"b*", ROUTER_NUMBER_MAX}},
-     .lacks = NEEDS_ONE_STORE | NEEDS_KV | NEEDS_SCHEDULES | NEEDS_WHOLE_JOBS},
+     .lacks = NEEDS_ONE_STORE | NEEDS_KV | NEEDS_SCHEDULES | NEEDS_WHOLE_JOBS | NEEDS_DEPENDENCIES},
     {.name = "router(others)+memory",
      .routes = {{"b*", ROUTER_NUMBER_MAX}, {"other*", 5}},
-     .lacks = NEEDS_ONE_STORE | NEEDS_WHOLE_JOBS},
+     .lacks = NEEDS_ONE_STORE | NEEDS_WHOLE_JOBS | NEEDS_DEPENDENCIES},
     {.name = "postgres", .postgres = true, .lacks = SHARED_LACKS},
     {.name = "lossy+postgres",
      .postgres = true,
@@ -35,24 +36,63 @@ static const struct conform_profile profiles[] = {
      .faulty = true,
      .lossy = true},
     {.name = "postgres+redis", .postgres = true, .dispatched = true, .lacks = SHARED_LACKS},
-    {.name = "redis", .redis = true, .lacks = SHARED_LACKS},
-    {.name = "shared+redis", .redis = true, .others = true, .lacks = SHARED_LACKS},
-    {.name = "lossy+redis", .redis = true, .lacks = SHARED_LACKS, .faulty = true, .lossy = true},
+    {.name = "redis", .redis = true, .lacks = REDIS_LACKS},
+    {.name = "shared+redis", .redis = true, .others = true, .lacks = REDIS_LACKS},
+    {.name = "lossy+redis", .redis = true, .lacks = REDIS_LACKS, .faulty = true, .lossy = true},
 };
 
 static const struct conform_topic *const topics[] = {
-    &topic_enqueue,      &topic_envelope,      &topic_order,         &topic_claim,
-    &topic_token,        &topic_lease,         &topic_cancel,        &topic_retry,
-    &topic_move,         &topic_unique,        &topic_key,           &topic_queue,
-    &topic_purge,        &topic_bulk,          &topic_retention,     &topic_query,
-    &topic_list,         &topic_batch,         &topic_watch,         &topic_restart,
-    &topic_fault,        &topic_events,        &topic_settle,        &topic_workers,
-    &topic_progress,     &topic_reports,       &topic_history,       &topic_import,
-    &topic_kv,           &topic_undelivered,   &topic_rate,          &topic_notice,
-    &topic_breaker,      &topic_api,           &topic_schedule,      &topic_trigger,
-    &topic_beanstalk,    &topic_moved,         &topic_dispatch,      &topic_refuse_enqueue,
-    &topic_refuse_lease, &topic_refuse_unique, &topic_refuse_change, &topic_refuse_queue,
-    &topic_refuse_kv,    &topic_refuse_batch,  &topic_refuse_alerts, &topic_refuse_schedules,
+    &topic_enqueue,
+    &topic_envelope,
+    &topic_order,
+    &topic_claim,
+    &topic_token,
+    &topic_lease,
+    &topic_cancel,
+    &topic_retry,
+    &topic_move,
+    &topic_unique,
+    &topic_key,
+    &topic_queue,
+    &topic_purge,
+    &topic_bulk,
+    &topic_retention,
+    &topic_query,
+    &topic_list,
+    &topic_batch,
+    &topic_watch,
+    &topic_restart,
+    &topic_fault,
+    &topic_events,
+    &topic_settle,
+    &topic_workers,
+    &topic_progress,
+    &topic_reports,
+    &topic_handoff,
+    &topic_history,
+    &topic_import,
+    &topic_kv,
+    &topic_undelivered,
+    &topic_rate,
+    &topic_notice,
+    &topic_breaker,
+    &topic_api,
+    &topic_schedule,
+    &topic_trigger,
+    &topic_beanstalk,
+    &topic_moved,
+    &topic_dispatch,
+    &topic_refuse_enqueue,
+    &topic_refuse_lease,
+    &topic_refuse_unique,
+    &topic_refuse_change,
+    &topic_refuse_queue,
+    &topic_refuse_kv,
+    &topic_refuse_batch,
+    &topic_refuse_alerts,
+    &topic_refuse_schedules,
+    &topic_limits,
+    &topic_dependencies,
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -135,8 +175,9 @@ static void alarm_cb(int signal)
     _exit(3);
 }
 
-static const char *const parts[] = {"keys and values",    "schedules",         "a clock of its own",
-                                    "a store of its own", "one store for all", "whole jobs"};
+static const char *const parts[] = {
+    "keys and values",   "schedules",  "a clock of its own",  "a store of its own",
+    "one store for all", "whole jobs", "limits at the claim", "dependencies"};
 
 static void skip_case(struct run *r, const struct conform_profile *p, const struct conform_case *c,
                       unsigned lacking)

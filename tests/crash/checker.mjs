@@ -17,7 +17,7 @@
 //   final   {jobs: Map id → {state, queue, marker, error?, error_type?, stack?}, queues: Map name → {counts, listed},
 //            letters: Map id → {marker}, reports: Map id → {history, progress?, lines}}
 //   ordered [{id, priority, seq}] as one consumer got a queue that had been filled before
-//   what keepers saw (k_…, final.keeps) is in checker_keeps.mjs, with C11 to C14
+//   what keepers saw (k_…, final.keeps) is in checker_keeps.mjs, with C11 to C14 and C19
 //
 // What it does not see: jobs whose enqueue was not confirmed; leases whose claim had no reply; the order under load (C7 checks only
 // the queue `ordered`); a unique key that a requeue takes again.

@@ -269,6 +269,7 @@ function keeping() {
     kept('look', { t0: 40, t1: 50, id: 'W', item: 'I', itemToken: 'i1', state: 'running', holder: 'W' }),
     kept('ack', { t0: 60, t1: 70, id: 'I', token: 'i1' }),
     kept('ack', { t0: 80, t1: 90, id: 'W', token: 'w1' }),
+    kept('ack', { t0: 80, t1: 90, id: 'P', token: 'p1', handoff: 1, next: 'N' }),
   );
   history.final.keeps = {
     jobs: new Map([
@@ -276,8 +277,10 @@ function keeping() {
       ['F', timed(1)],
       ['I', { state: 'done', queue: 'k-items' }],
       ['W', { state: 'done', queue: 'k-work' }],
+      ['P', { state: 'done', queue: 'k-jobs', payload: {} }],
+      ['N', { state: 'done', queue: 'k-next', payload: { handoff: 1 } }],
     ]),
-    keys: new Map([['["c",1]', { value: 1 }], ['["u",1]', { value: { commit: 1 } }]]),
+    keys: new Map([['["h",1]', { value: 1 }], ['["c",1]', { value: 1 }], ['["u",1]', { value: { commit: 1 } }]]),
     schedules: [{ name: 's', every_ms: 1000, fired: 1 }],
     told: [{ id: 'n1', job: 'K' }],
   };
@@ -306,6 +309,12 @@ const brokenKeeping = {
   'C13 an acked item came back': ({ final: { keeps } }) => (keeps.jobs.get('I').state = 'dead') && keeps.told.push({ id: 'n2', job: 'I' }),
   'C14 a death without a notice': ({ final: { keeps } }) => keeps.told.pop(),
   'C14 a notice about a job that is not dead': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'F' }),
+  'C19 a confirmed hand-off is lost': ({ final: { keeps } }) => keeps.jobs.delete('N') && keeps.keys.delete('["h",1]'),
+  'C19 a hand-off without its key': ({ final: { keeps } }) => keeps.keys.delete('["h",1]'),
+  'C19 a hand-off without its job': ({ final: { keeps } }) => keeps.jobs.delete('N'),
+  'C19 a hand-off that happened twice': ({ final: { keeps } }) => keeps.jobs.set('O', keeps.jobs.get('N')),
+  'C19 a hand-off of a job that is not done': (h) => Object.assign(h.entries.at(-1), { sure: false, ok: false }) && (h.final.keeps.jobs.get('P').state = 'cancelled'),
+  'C19 the ack of a hand-off that was refused': (h) => Object.assign(h.entries.at(-1), { ok: false }) && h.final.keeps.jobs.delete('N') && h.final.keeps.keys.delete('["h",1]'),
   'C14 two notices of one death': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'K' }),
 };
 for (const [name, breakIt] of Object.entries(brokenKeeping)) {
@@ -318,6 +327,17 @@ for (const [name, breakIt] of Object.entries(brokenKeeping)) {
 
 const allowedKeeping = {
   'what keepers do': () => {},
+  'an unsure hand-off that is not there': (h) => {
+    Object.assign(h.entries.at(-1), { sure: false, ok: false });
+    h.final.keeps.jobs.delete('N');
+    h.final.keeps.keys.delete('["h",1]');
+    h.final.keeps.jobs.get('P').state = 'cancelled';
+  },
+  'an unsure hand-off that is not there, and a plain ack': (h) => {
+    h.entries.splice(-1, 1, kept('ack', { id: 'P', token: 'p0', handoff: 1, sure: false, ok: false }), kept('ack', { id: 'P', token: 'p1' }));
+    h.final.keeps.jobs.delete('N');
+    h.final.keeps.keys.delete('["h",1]');
+  },
   'an unsure commit that is not there': (h) => h.entries.push(kept('commit', { mark: 2, payload: { commit: 2 }, sure: false, ok: false })),
   'an unsure commit that is there': (h) => {
     h.entries.push(kept('commit', { mark: 2, payload: { commit: 2 }, sure: false, ok: false }));

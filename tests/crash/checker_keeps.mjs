@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// C11 to C14: checks of what keepers (lib/keepers.mjs) saw. Their part of a history:
+// C11 to C14, and C19: checks of what keepers (lib/keepers.mjs) saw. Their part of a history:
 //
 //   k_commit {mark, payload, id?, version?}   k_run {id?}   k_item {id?}
-//   k_claim  {id, token, queue, items: [{id, token}]}   k_ack | k_fail | k_release {id, token, state?}
+//   k_claim  {id, token, queue, items: [{id, token}]}   k_ack | k_fail | k_release {id, token, state?, handoff?, next?}
 //   k_look   {item, itemToken, id, state, holder}: an item of job `id`, as it was shown
 //   final.keeps {jobs: Map id → {state, queue, payload, attributes}, keys: Map JSON of key → {value},
 //                schedules: [{name, fired}], told: [{id, job}]}
@@ -80,8 +80,27 @@ function c14(x, report) {
   }
 }
 
+/** C19: the job and the key that an ack hands off exist together, and exactly if the acked job is done by it. */
+function c19(x, report) {
+  const { jobs, keys } = x.keeps;
+  const acks = groupBy(x.of('k_ack'), (e) => e.id);
+  const made = groupBy([...jobs].filter(([, job]) => job.payload?.handoff !== undefined), ([, job]) => job.payload.handoff);
+  const mayHaveEnded = (e) => (e.handoff ? made.has(e.handoff) : e.ok || !e.sure);
+  for (const [mark, entries] of groupBy(x.of('k_ack').filter((e) => e.handoff), (e) => e.handoff)) {
+    const { id } = entries[0];
+    const count = made.get(mark)?.length ?? 0;
+    const key = keys.has(JSON.stringify(['h', mark]));
+    const done = jobs.get(id)?.state === 'done';
+    if (count > 1) report('C19', `hand-off ${mark} made ${count} jobs`);
+    if (key !== count > 0) report('C19', `hand-off ${mark} left its ${key ? 'key' : 'job'} alone`);
+    if (count > 0 && !done) report('C19', `hand-off ${mark} exists, and job ${id} is ${jobs.get(id)?.state ?? 'not there'}`);
+    if (count === 0 && entries.some(surely)) report('C19', `hand-off ${mark} was confirmed and is not there`);
+    if (done && !acks.get(id).some(mayHaveEnded)) report('C19', `job ${id} is done, and hand-off ${mark} is not there`);
+  }
+}
+
 /** For a history that keepers were part of. */
 export function checkKeeps(x, report) {
   x.keeps = x.history.final.keeps;
-  for (const one of x.keeps ? [c11, c12, c13, c14] : []) one(x, report);
+  for (const one of x.keeps ? [c11, c12, c13, c14, c19] : []) one(x, report);
 }

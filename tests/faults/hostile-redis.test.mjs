@@ -2,11 +2,10 @@
 // HF-18: no reply of a Redis server can crash a node, stop it or use up its memory. A proxy in front of the
 // real server changes numbers, texts, lists and the protocol; another server sends random bytes. HF_SEED repeats a round,
 // HF_LIES is how many there are.
-import net from 'node:net';
 import { test } from 'node:test';
 
 import { until } from '../e2e/lib/server.mjs';
-import { HostileProxy, liedTo, Random, startedOn } from './lib/hostile.mjs';
+import { HostileProxy, liedTo, Random, randomServer, startedOn } from './lib/hostile.mjs';
 import { redisLies } from './lib/hostile_redis.mjs';
 import { socket, url } from './lib/redis.mjs';
 
@@ -36,16 +35,8 @@ test('HF-18 a Redis server with invalid replies while the node starts', async (t
 
 test('HF-18 a Redis server that sends random bytes', async (t) => {
   for (let seed = first; seed < first + rounds; seed++) {
-    const random = new Random(seed);
-    let said = 0; // to how many connections
-    const server = net.createServer((client) => {
-      client.on('error', () => {});
-      client.on('data', () => client.write(random.bytes(1 + random.below(2000))));
-      client.once('data', () => ++said && setTimeout(() => client.destroy(), 300).unref());
-    });
-    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-    t.after(() => server.close());
-    await startedOn({ url: url(`random${seed}`, server.address().port), seed });
-    await until(`seed ${seed}: it was asked something`, () => said > 0);
+    const server = await randomServer(t, seed);
+    await startedOn({ url: url(`random${seed}`, server.port), seed });
+    await until(`seed ${seed}: it was asked something`, () => server.asked > 0);
   }
 });

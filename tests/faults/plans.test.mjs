@@ -84,6 +84,53 @@ test(`TF-1 the plans of frequent statements, with three times ${rows} jobs`, asy
   await node.stop();
 });
 
+test(`TF-1 claims of a queue with limits, with ${rows} groups of which many are full`, async (t) => {
+  const [node] = await startNodes(t, url('limitplans'), 1);
+  await leaderOf([node]);
+  const post = async (where, body, wanted = 200) => {
+    const answer = await node.api.post(where, body);
+    assert.equal(answer.status, wanted, answer.text);
+    return answer.json;
+  };
+  const put = await node.api.put('/v1/queues/q', { max_running_per_group: 1, fair: 'group', lease_ms: 3_600_000 });
+  assert.equal(put.status, 201, put.text);
+  await post('/v1/queues/q/jobs', { payload: 1, group: 'first', delay_ms: 86_400_000 }, 201);
+  // Two ready jobs of each group; every tenth group is full, and these are first in the order.
+  const names = sql("SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM information_schema.columns WHERE table_schema = 'limitplans' AND table_name = 'job'").split(',');
+  const values = (state, flags) => names.map((name) => ({ seq: "nextval('limitplans.job_seq')", state, flags, run_at: '0', group_key: "'g' || g", until: "(extract(epoch FROM now()) * 1000)::int8 + 3600000" })[name] ?? `j.${name}`).join(',');
+  const copies = `FROM limitplans.job j, generate_series(1, ${rows}) g WHERE j.group_key = 'first'`;
+  for (let i = 0; i < 2; i++) sql(`INSERT INTO limitplans.job (${names.join(',')}) SELECT ${values('2', '0')} ${copies}`);
+  sql(`INSERT INTO limitplans.job (${names.join(',')}) SELECT ${values('3', '256')} ${copies} AND g % 10 = 1`);
+  sql('INSERT INTO limitplans.claim_ready (seq, queue, version, group_key, priority) SELECT seq, queue, 1, group_key, priority FROM limitplans.job WHERE state = 2');
+  sql("INSERT INTO limitplans.claim_group (queue, group_key, version, priority, seq, round, busy, full_us, wait_us) SELECT queue, group_key, 1, priority, min(seq), 1, substr(group_key, 2)::int8 % 10 = 1, 0, 0 FROM limitplans.job WHERE state = 2 GROUP BY queue, group_key, priority");
+  for (const table of ['job', 'claim_ready', 'claim_group']) sql(`ANALYZE limitplans.${table}`);
+
+  const before = log().length;
+  await post('/v1/queues/q/jobs', { payload: 1, group: 'g2' }, 201);
+  await post('/v1/queues/q/jobs', { payload: 1, group: 'new' }, 201);
+  for (let i = 0; i < 3; i++) {
+    const { jobs } = await post('/v1/queues/q/claim', { count: 3 });
+    assert.equal(new Set(jobs.map((job) => job.group)).size, 3, 'each group has one slot');
+    assert.ok(jobs.every((job) => Number(job.group.slice(1)) % 10 !== 1), 'full groups are passed over');
+    await post(`/v1/jobs/${jobs[0].id}/ack`, { token: jobs[0].token });
+    await post(`/v1/jobs/${jobs[1].id}/release`, { token: jobs[1].token });
+  }
+  const tables = ['job', 'claim_ready', 'claim_group'];
+  const plans = plansSince(before).filter(({ text, nodes }) => /claim_(ready|group)/.test(text) && nodes.some((n) => tables.includes(n['Relation Name'])));
+  const claims = plans.filter(({ text }) => !/claim_step|max_running\) VALUES|QUEUE_VIEWS/.test(text));
+  console.log(`# ${claims.length} plans; at most ${Math.max(...claims.map((p) => p.blocks))} blocks`);
+  assert.ok(claims.some(({ nodes }) => nodes.some((n) => n['Index Name'] === 'claim_group_place')), 'claim_group_place is used');
+  for (const { text, nodes, blocks } of claims) {
+    for (const one of nodes.filter((n) => tables.includes(n['Relation Name']))) {
+      assert.notEqual(one['Node Type'], 'Seq Scan', text);
+      const touched = (one['Actual Rows'] + (one['Rows Removed by Filter'] ?? 0) + (one['Rows Removed by Index Recheck'] ?? 0)) * one['Actual Loops'];
+      assert.ok(touched <= 500, `${touched} rows of ${one['Index Name'] ?? one['Node Type']}: ${text}`);
+    }
+    assert.ok(blocks < 1500, `${blocks} blocks: ${text}`);
+  }
+  await node.stop();
+});
+
 test(`TF-1 the document's query on the view tasks uses its index, with ${10 * rows} tasks`, async (t) => {
   const [node] = await startNodes(t, url('taskplans'), 1);
   await leaderOf([node]);

@@ -96,3 +96,14 @@ test('the limits of a transaction also hold behind a pooler', async (t) => {
   await until('it goes on', async () => (await node.api.post('/v1/queues/held/jobs', { payload: 2 })).status === 201);
   await node.stop();
 });
+
+test('HF-29 a job that is enqueued with SQL through the pooler', async (t) => {
+  const [node] = await startNodes(t, backend, 1, { env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '60s' } });
+  for (let i = 0; i < 3; i++) {
+    const waiting = node.api.post('/v1/queues/inbox/claim', { wait_ms: 60_000 });
+    const words = ['-qAt', '-h', directory, '-p', port, '-U', 'holdfast', '-d', 'postgres', '-c', `SELECT pooled.enqueue('inbox', '${i}')`];
+    const id = spawnSync('psql', words, { encoding: 'utf8' }).stdout.trim();
+    assert.equal((await waiting).json.jobs[0]?.id, id);
+  }
+  await node.stop();
+});

@@ -96,7 +96,7 @@ const patient = { HOLDFAST_TIMEOUTS_BACKEND_MS: '60s' };
 
 test('TF-3 a leader that is stopped is replaced, finds another epoch when it continues, and does nothing', async (t) => {
   const { old, other } = await stoppedLeader(t, storeAt('frozen'), { env: patient });
-  await logged(old.server, /leader_lost .*what this one was about to do as the leader was not done/);
+  await logged(old.server, /leader_lost .*the pending work of this node as the leader was not done/);
   assert.equal(await old.metric('holdfast_leader_overtaken_total'), 1);
   assert.equal(await other.metric('holdfast_leader_overtaken_total'), 0);
   for (const node of [old, other]) await node.stop();

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/system/clock.h"
-#include "sim/lockstep.h"
+#include "sim/model/lockstep.h"
 #include "sim/run.h"
 #include "sim/suite.h"
 

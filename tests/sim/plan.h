@@ -79,7 +79,8 @@
     X(TRIGGERS, 60)                                                                                \
     X(ALERTS, 60)                                                                                  \
     X(RATES, 25)                                                                                   \
-    X(WILD, 40)
+    X(WILD, 40)                                                                                    \
+    X(DEPENDENCIES, 50)
 #define KEEPER_PERCENT 50
 
 enum feature {

@@ -5,8 +5,9 @@
 
 #include "core/records/record.h"
 #include "ops/defects.h"
-#include "sim/disk_journal.h"
+#include "sim/model/lockstep.h"
 #include "sim/run.h"
+#include "sim/world/disk_journal.h"
 
 #define SEEDS_MAX 400
 #define SEEDS_MORE 30
@@ -37,10 +38,15 @@ static const struct planted {
     {DEFECT_TIMEOUT_EXTENDED, 0, 0, "an extend postpones the end of the attempt"},
     {DEFECT_CANCEL_FORGOTTEN, 0, 0, "a request to cancel a running job is not recorded"},
     {DEFECT_REPORT_FORGOTTEN, 0, 0, "progress and log lines are not recorded"},
+    {DEFECT_HANDOFF_SPLIT, 0, 0, "an ack takes effect although its hand-off is refused"},
+    {0, 0, REC_KV_SET, "an ack is not in the frame of what it hands off"},
+    {DEFECT_CHILD_EARLY, 0, 0, "a blocked job starts when one parent is left"},
+    {DEFECT_CHILD_TWICE, 0, 0, "a dependent that has started is made ready again"},
     {0, 0, REC_JOB_NEW, "a commit's job is not in the frame of its keys"},
     {0, 0, REC_KV_FROM_JOB, "the key that a dead job leaves is not in the frame of its death"},
     {0, 0, REC_SCHEDULE_FIRED, "a schedule's step is not in the frame of the job it made"},
     {0, 0, REC_JOB_LINKED, "a trigger's items are not held in the frame of its job"},
+    {0, 0, REC_DEPENDENCIES_NEW, "what a job depends on is not in the frame of the job"},
     {0, 0, REC_NOTICE_NEW, "a notice is not in the frame of the death it tells of"},
     {0, JOURNAL_DEFECT_ANY_GENERATION, 0, "a recycled segment's old entries count"},
     {0, JOURNAL_DEFECT_NO_SYNC, 0, "a commit is answered before the sync"},
@@ -48,6 +54,28 @@ static const struct planted {
     {0, DISK_DEFECT_APPLIED_EARLY, 0, "a segment is free before its sweep is synced"},
 };
 #define DEFECTS (sizeof(defects) / sizeof(defects[0]))
+
+/* Those that the model finds: the histories of the world have no queues with limits. */
+static const struct {
+    unsigned engine;
+    const char *name;
+} limit_defects[] = {
+    {DEFECT_SLOT_OVER, "a queue runs one job more than its limit"},
+    {DEFECT_SLOT_LEAKS, "a slot is not free again after an ack"},
+    {DEFECT_UNFAIR, "the group that is served keeps its turn"},
+};
+
+static void limit_cases(selftest_fn *fn, void *ctx)
+{
+    for (size_t i = 0; i < sizeof limit_defects / sizeof *limit_defects; i++) {
+        char text[240];
+        uint64_t seed = lockstep_hunt(limit_defects[i].engine, SEEDS_MAX);
+        snprintf(text, sizeof text, "planted, %s by the model after %llu seeds: %s",
+                 seed ? "caught" : "NOT caught", (unsigned long long)(seed ? seed : SEEDS_MAX),
+                 limit_defects[i].name);
+        fn(ctx, seed > 0, text);
+    }
+}
 
 struct catch
 {
@@ -107,4 +135,5 @@ void planted_cases(selftest_fn *fn, void *ctx)
         describe(i, &first, &history, text, sizeof(text));
         fn(ctx, first.seeds > 0, text);
     }
+    limit_cases(fn, ctx);
 }

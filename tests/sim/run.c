@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/containers/slab.h"
 #include "base/system/clock.h"
-#include "sim/world.h"
+#include "sim/world/world.h"
 
 #define JOBS_MAX 64
 #define SQLITE_EVERY 50

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "sim/checker.h"
+#include "sim/checker/checker.h"
 #include "sim/coverage.h"
 
 struct run_options {

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "sim/lockstep.h"
+#include "sim/model/lockstep.h"
 #include "sim/planted.h"
 #include "sim/run.h"
 

@@ -38,9 +38,9 @@ check() {
 # ---- no server -----------------------------------------------------------------------------------
 
 nowhere=http://127.0.0.1:1
-check 'no server' 3 2 "^holdfast: no answer from the server at $nowhere" queues -s $nowhere
-check 'no server to load' 3 2 '^holdfast: no answer from the server' bench -s $nowhere
-check 'no socket' 3 2 'no answer from the server at unix:/nonexistent' queues -s unix:/nonexistent
+check 'no server' 3 2 "^holdfast: no reply from the server at $nowhere" queues -s $nowhere
+check 'no server to load' 3 2 '^holdfast: no reply from the server' bench -s $nowhere
+check 'no socket' 3 2 'no reply from the server at unix:/nonexistent' queues -s unix:/nonexistent
 check 'another scheme' 2 2 'scheme other than http and https; it is written' queues -s ftp://host
 check 'no password in the address' 2 2 'user name or password' queues -s http://u:p@127.0.0.1
 check 'no password in the complaint' 2 2 "address '…' cannot be read" queues -s 'http://u:p@local host'
@@ -56,27 +56,27 @@ check 'events have no empty filter' 2 2 '^holdfast: --queue is empty' events --q
 check 'bulk cancel needs a confirmation' 2 2 '`cancel --queue` asks for confirmation, .*--yes' cancel --queue q --state ready
 check 'delete of a queue needs a confirmation' 2 2 '`queues delete` asks for confirmation, .*--yes' queues delete q
 check 'purge needs a confirmation' 2 2 '`queues purge` asks for confirmation, .*--yes' queues purge q
-check 'showing needs none' 2 2 '--yes goes with `queues delete\|purge QUEUE`' queues q --yes
+check 'showing needs none' 2 2 '--yes can only be used with `queues delete\|purge QUEUE`' queues q --yes
 check 'payload file must be there' 2 2 "cannot read the file '/nonexistent'" enqueue q @/nonexistent
 check 'lines say their options' 2 2 'with --ndjson the lines contain what --priority would' enqueue q --ndjson -p 5
 check 'lines name the member' 2 2 '"delay_ms":' enqueue q --ndjson --delay 5s
-check 'raw or lines' 2 2 'exclude each other' enqueue q --ndjson --raw
+check 'raw or lines' 2 2 'cannot be combined' enqueue q --ndjson --raw
 check 'key without control characters' 2 2 '--key must be 1 to 200 bytes' enqueue q 1 --key $'a\nb'
 check 'a queue has no such action' 2 2 'it must be create, set, delete' queues frob q
 check 'wrong policy value' 2 2 "--keep-done is 'none'; it must be a whole number, or all" queues set q --keep-done none
-check 'an option for pausing' 2 2 '--for goes with `queues pause QUEUE`' queues resume q --for 5m
-check 'an option for the policy' 2 2 '--lease-ms goes with `queues create\|set QUEUE`' queues q --lease-ms 5s
-check 'lists of queues take none' 2 2 '--backoff-max-ms goes with' queues --backoff-max-ms 5s
+check 'an option for pausing' 2 2 '--for can only be used with `queues pause QUEUE`' queues resume q --for 5m
+check 'an option for the policy' 2 2 '--lease-ms can only be used with `queues create\|set QUEUE`' queues q --lease-ms 5s
+check 'lists of queues take none' 2 2 '--backoff-max-ms can only be used with' queues --backoff-max-ms 5s
 check 'a queue has a name' 2 2 'is empty' queues ''
 check 'a job has an id' 2 2 'is empty' ack '' 1-1
 check 'raw claims one' 2 2 'claims one job' claim q --raw -n 2
-check 'cancel needs jobs' 2 2 'name jobs by ID, or a queue with --queue' cancel
+check 'cancel needs jobs' 2 2 'give the IDs of jobs, or a queue with --queue' cancel
 check 'not by id and queue' 2 2 'but not both' requeue 5 --queue q
-check 'filters go with a queue' 2 2 '--state goes with --queue' requeue 5 --state dead
+check 'filters go with a queue' 2 2 '--state can only be used with --queue' requeue 5 --state dead
 check 'lists have filters, a job has none' 2 2 '--queue is for lists' jobs 5 --queue q
 check 'lists have an order, a job has none' 2 2 '--newest is for lists' jobs 5 --newest
 check 'bench range' 2 2 '--connections is 0; it must be from 1 to' bench -c 0
-check 'bench by jobs or time' 2 2 'exclude each other' bench --jobs 5 --duration 1s
+check 'bench by jobs or time' 2 2 'cannot be combined' bench --jobs 5 --duration 1s
 check 'bench sides' 2 2 'are for --mode mixed' bench --producers 5
 check 'bench unknown mode' 2 2 '--mode is .frob.; it must be one of enqueue\|cycle' bench --mode frob
 check 'bench without TLS' 2 2 'bench supports only plain http:// and unix:' bench -s https://127.0.0.1
@@ -115,7 +115,7 @@ check 'nothing to claim, raw' 4 1 '' claim mail --raw
 check 'enqueue' 0 1 '^[0-9A-Z]{26}  ready$' enqueue mail '{"to":"a"}' -p 5 --correlation-id c1 --group g
 check 'enqueue later' 0 1 '  scheduled$' enqueue mail 1 --delay 1h
 check 'enqueue once' 0 1 '  ready$' enqueue mail 2 --unique k --key once
-check 'enqueue again' 0 1 'was there already' enqueue mail 2 --unique k --key once
+check 'enqueue again' 0 1 'already existed' enqueue mail 2 --unique k --key once
 check 'enqueue a duplicate' 1 2 '^holdfast: ' enqueue mail 3 --unique k
 check 'enqueue wrongly' 1 2 '^holdfast: .*max_attempts' enqueue mail 1 --max-attempts -5
 printf 'two\nlines \033[31m' >"$work/in"
@@ -124,7 +124,7 @@ check 'bytes are shown escaped' 0 1 'two\\nlines \\x1b\[31m$' jobs --queue bytes
 check 'claim bytes' 0 1 '^lines .\[31m$' claim bytes --raw
 
 for ((i = 1; i <= 2500; i++)); do echo "{\"payload\":$i}"; done >"$work/in"
-check 'enqueue lines' 0 1 '^2500 enqueued, 0 there already, 0 refused$' enqueue lines --ndjson
+check 'enqueue lines' 0 1 '^2500 enqueued, 0 already present, 0 refused$' enqueue lines --ndjson
 printf '{"payload":1}\n\n{"payload":2,"priorty":1}\n{"payload":3}\n' >"$work/in"
 check 'a wrong line is named' 1 2 '^holdfast: line 3: .*priorty' enqueue lines2 --ndjson
 check 'the others are enqueued' 0 1 '^lines2 +2 ' queues
@@ -138,7 +138,7 @@ pages() {
 }
 export -f pages
 tap_check 'client/all pages' bash -c pages
-check 'a page has a next one' 0 2 'there are more: --all, or --cursor ' jobs --queue lines
+check 'a page has a next one' 0 2 'there are more jobs: use --all, or --cursor ' jobs --queue lines
 check 'newest first' 0 1 ' 2500$' jobs --queue lines --newest --limit 1
 check 'state and group' 0 1 '\{"to":"a"\}$' jobs --queue mail --state ready,dead --group g
 
@@ -160,7 +160,10 @@ life() {
     client 0 1 '^1 changed, 0 refused$' requeue --queue mail --yes || return
   job=$("$hf" claim mail --json) || return
   token=$(jq -r '.jobs[0].token' <<<"$job")
-  client 0 1 "^$id  done" ack "$id" "$token" '{"ok":true}' &&
+  client 2 2 'a member "enqueue"; it can have enqueues, sets and deletes' ack "$id" "$token" --handoff '{"enqueue":[]}' &&
+    client 1 2 '^holdfast: .*payloud' ack "$id" "$token" --handoff '{"enqueues":[{"queue":"handed","payloud":1}]}' &&
+    client 0 1 "^$id  done" ack "$id" "$token" '{"ok":true}' --handoff '{"enqueues":[{"queue":"handed","payload":{"next":1}}],"sets":[{"key":["handed"],"value":7}]}' &&
+    client 0 1 '\{"next":1\}$' jobs --queue handed && client 0 1 '^7$' kv get '["handed"]' &&
     client 0 1 '^result: +\{"ok":true\}$' jobs "$id" &&
     client 1 2 '^holdfast: ' cancel "$id"
 }
@@ -176,8 +179,8 @@ sums() {
   "$hf" enqueue sums 1 --delay 1h && "$hf" enqueue sums 2 && "$hf" claim sums || return
   line=$("$hf" stats | head -n 1)
   echo "$line"
-  read -r sum parts < <(sed -nE 's/^Jobs that wait or run: ([0-9]+) \(([0-9]+) ready, ([0-9]+) scheduled, ([0-9]+) running\)$/\1 \2+\3+\4/p' <<<"$line")
-  [ -n "$parts" ] && [ "$sum" -eq $((parts)) ] && grep -Eq '[1-9][0-9]* scheduled, [1-9][0-9]* running' <<<"$line"
+  read -r sum parts < <(sed -nE 's/^Waiting and running jobs: ([0-9]+) \(([0-9]+) ready, ([0-9]+) scheduled, ([0-9]+) blocked, ([0-9]+) running\)$/\1 \2+\3+\4+\5/p' <<<"$line")
+  [ -n "$parts" ] && [ "$sum" -eq $((parts)) ] && grep -Eq '[1-9][0-9]* scheduled, [0-9]+ blocked, [1-9][0-9]* running' <<<"$line"
 }
 export -f sums
 tap_check 'client/the sum of the stats' bash -c sums
@@ -213,7 +216,7 @@ tap_check 'client/events' bash -c followed
 check 'export' 0 1 '^\{"end":\{"queues":1,"jobs":0\}\}$' export --queue mail
 check 'export to a file' 0 2 '^[0-9]+ jobs and [0-9]+ queues exported$' export --queue mail --output "$work/export"
 check 'export replaces nothing' 2 2 'exists; .*--force' export --queue mail --output "$work/export"
-check 'import what is there' 0 1 'queues: 0 made, 0 changed, [0-9]+ kept$' import "$work/export"
+check 'import what is there' 0 1 'queues: 0 created, 0 changed, [0-9]+ kept$' import "$work/export"
 check 'import nothing' 2 2 'the input is empty' import
 check 'pause' 0 1 '^paused: +true$' queues pause lines --for 1h
 check 'a paused queue hands out nothing' 4 2 '' claim lines

@@ -18,16 +18,17 @@ done
 tap_jobs=$(($(nproc) * 3 / 2))
 # The longest come first, so that none of them runs alone at the end.
 long=(postgres migrate redis postgres-nodes full cli work_server tasks stream)
-long=("${long[@]/#/tests/e2e/}")
-for file in "${long[@]/%/.test.mjs}" tests/e2e/*.test.mjs; do
-  name=${file#tests/}
+# A test is named after its file, without the folder: e2e/kv is tests/e2e/features/kv.test.mjs.
+long=("${long[@]/#/tests/e2e/*/}")
+for file in ${long[@]/%/.test.mjs} tests/e2e/*/*.test.mjs; do
+  name=e2e/${file##*/}
   ! tap_wanted "${name%.test.mjs}" || [ -e "$tap_aside/$(tap_key node --test-reporter=tap "$file").out" ] ||
     tap_ahead node --test-reporter=tap "$file"
 done
-for file in tests/e2e/*.test.mjs; do
-  name=${file#tests/}
+for file in tests/e2e/*/*.test.mjs; do
+  name=e2e/${file##*/}
   tap_cases "${name%.test.mjs}" node --test-reporter=tap "$file"
 done
 # 10,000 processes with the address sanitizer take minutes, so the test of the sanitized program starts fewer.
-tap_cases e2e/work_server-release env HF_BIN="$PWD/build/release/holdfast" node --test-reporter=tap tests/e2e/work_server.test.mjs
+tap_cases e2e/work_server-release env HF_BIN="$PWD/build/release/holdfast" node --test-reporter=tap tests/e2e/work/work_server.test.mjs
 tap_done

@@ -7,7 +7,7 @@
 source "$(dirname "$0")/tap.bash"
 
 # The longest come first, so that none of them runs alone at the end.
-parts='hostile-postgres redis database leader redis-links plans network sync hostile-redis pooler'
+parts='hostile-postgres redis database inbox leader redis-links plans network sync hostile-redis pooler'
 for part in $parts; do
   ! tap_wanted "faults/$part" || tap_ahead node --test-reporter=tap "tests/faults/$part.test.mjs"
 done

@@ -28,7 +28,7 @@
 #include "wrappers/fault.h"
 
 #include "backend/reply_copy.h"
-#include "backend/settles.h"
+#include "backend/settle_calls.h"
 #include "base/check.h"
 #include "base/digest/random.h"
 #include "base/mem.h"
@@ -79,7 +79,7 @@ struct fault {
     struct slot *held, **held_end;
     size_t held_strict; /* held replies that keep their order */
     size_t unanswered;  /* ops accepted and not answered */
-    struct settles settles;
+    struct settle_calls settle_calls;
     size_t holders; /* jobs claimed by "another node" and not yet released */
     bool closing, inner_closing, finished;
     backend_closed_fn closed_fn;
@@ -438,7 +438,7 @@ static void fault_unwatch(struct backend *b, struct backend_watch *w)
 /* The inner backend sent its signals before this; late ones follow in the next iterations. */
 static void inner_settled_cb(void *ctx)
 {
-    struct settle *s = ctx;
+    struct settle_call *s = ctx;
     s->worked = true;
     turns_wanted(s->owner);
 }
@@ -448,12 +448,12 @@ static int fault_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     struct fault *f = fault_of(b);
     if (f->closing)
         return -ERR_CLOSED;
-    struct settle *s = settles_add(&f->settles, f, fn, ctx);
+    struct settle_call *s = settle_calls_add(&f->settle_calls, f, fn, ctx);
     if (!s)
         return -ERR_NOMEM;
     int rc = backend_settle(f->inner, inner_settled_cb, s);
     if (rc < 0)
-        settles_drop(&f->settles, s);
+        settle_calls_drop(&f->settle_calls, s);
     return rc;
 }
 
@@ -472,7 +472,7 @@ static void idle_cb(uv_idle_t *idle)
     if (!f->held && !waits)
         uv_idle_stop(&f->idle);
     if (!waits || f->closing)
-        settles_end(&f->settles, UINT64_MAX);
+        settle_calls_end(&f->settle_calls, UINT64_MAX);
     close_further(f);
 }
 
@@ -583,7 +583,7 @@ static void close_further(struct fault *f)
         f->inner_closing = true;
         backend_close(f->inner, inner_closed_cb, f);
     }
-    if (!f->inner && f->unanswered == 0 && !f->settles.first) {
+    if (!f->inner && f->unanswered == 0 && !f->settle_calls.first) {
         f->finished = true;
         uv_close((uv_handle_t *)&f->idle, idle_closed_cb);
     }

@@ -6,7 +6,10 @@
  * Priority N is the engine's -N. A put creates the tube that it needs, with a policy that never
  * gives up on a job (tubes.c). docs/apis/beanstalk.md lists the differences from beanstalkd.
  *
- * Without access tokens it listens only on loopback addresses and Unix sockets, as HTTP does. */
+ * Without access tokens it listens only on loopback addresses and Unix sockets, as HTTP does.
+ *
+ * src/api/beanstalk may use net, broker, ops, core, base and the files directly in src/api, but not
+ * HTTP. */
 #pragma once
 
 #include <stdio.h>

@@ -21,6 +21,7 @@ static const char *state_text(uint8_t state)
 {
     switch (state) {
     case STATE_SCHEDULED:
+    case STATE_BLOCKED:
         return "delayed";
     case STATE_READY:
         return "ready";
@@ -148,9 +149,9 @@ static int tube_text(struct order *k, struct span name, const struct tube *t,
                       "pause: %" PRId64 "\n"
                       "pause-time-left: %" PRId64 "\n",
                       (int)name.len, name.at, n->urgent, n->by_state[STATE_READY],
-                      n->by_state[STATE_RUNNING], n->by_state[STATE_SCHEDULED],
-                      n->by_state[STATE_DEAD], n->enqueued, u->users, u->watchers, u->waiters,
-                      u->deletes, u->pauses, pause, left);
+                      n->by_state[STATE_RUNNING], delayed_jobs(n), n->by_state[STATE_DEAD],
+                      n->enqueued, u->users, u->watchers, u->waiters, u->deletes, u->pauses, pause,
+                      left);
 }
 
 static void tube_cb(void *ctx, const struct reply *r)

@@ -93,7 +93,7 @@ static void sums_add(struct tube_sums *s, const struct queue_counts *n)
     s->urgent += n->urgent;
     s->ready += n->by_state[STATE_READY];
     s->reserved += n->by_state[STATE_RUNNING];
-    s->delayed += n->by_state[STATE_SCHEDULED];
+    s->delayed += delayed_jobs(n);
     s->buried += n->by_state[STATE_DEAD];
     s->jobs += n->enqueued;
     s->timeouts += n->crashed;

@@ -41,7 +41,7 @@ static void foreign_log(struct beanstalk *b, enum bs_protocol protocol)
     b->foreign_logged_ms = now ? now : 1;
     log_event(b->net.config.log, LOG_WARN, "beanstalk_cross_protocol",
               LOG_TEXT("protocol", protocol_names[protocol]),
-              LOG_TEXT("help",
+              LOG_TEXT("next",
                        "the server disconnected a client that does not use beanstalkd's "
                        "protocol, and executed nothing of its input; a web page may have made a "
                        "browser connect to this port, or a program uses the wrong port"));

@@ -324,3 +324,9 @@ BS_HANDLER(bs_list_tube_used);
 BS_HANDLER(bs_list_tubes_watched);
 BS_HANDLER(bs_pause_tube);
 BS_HANDLER(bs_quit);
+
+/* Jobs that the protocol calls delayed: they wait for a time, or for other jobs. */
+static inline uint64_t delayed_jobs(const struct queue_counts *n)
+{
+    return n->by_state[STATE_SCHEDULED] + n->by_state[STATE_BLOCKED];
+}

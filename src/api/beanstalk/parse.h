@@ -8,7 +8,10 @@
  * command.
  *
  * Input that is too long is discarded as it arrives, so a parser never needs more than one
- * command in memory. */
+ * command in memory.
+ *
+ * A new command is a number in enum bs_verb, a row of VERBS in parse.c, a row in commands.c and a
+ * function in the cmd_*.c of its subject. */
 #pragma once
 
 #include <stdbool.h>

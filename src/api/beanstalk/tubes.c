@@ -185,7 +185,7 @@ void tubes_parked(struct conn *c, bool waits)
 
 static uint64_t jobs_of(const struct queue_counts *n)
 {
-    return n->by_state[STATE_SCHEDULED] + n->by_state[STATE_READY] + n->by_state[STATE_RUNNING] +
+    return delayed_jobs(n) + n->by_state[STATE_READY] + n->by_state[STATE_RUNNING] +
            n->by_state[STATE_DEAD];
 }
 

@@ -181,6 +181,6 @@ int fields_exclude(const struct field_reader *r, const char *a, const char *b)
     if (!fields_has(r, a) || !fields_has(r, b))
         return 0;
     problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, b,
-                "%s and %s are both given; only one of them may be", a, b);
+                "%s and %s are both given; give only one of them", a, b);
     return -ERR_INVALID;
 }

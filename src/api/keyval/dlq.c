@@ -171,7 +171,8 @@ static void entry_remove(struct call *c, const struct reply *r)
 
 void keyval_dlq_delete_handle(void *ctx, struct http_exchange *x)
 {
-    struct entry *e = entry_new(ctx, x, entry_remove);
+    struct keyval *k = ctx;
+    struct entry *e = body_none(k->broker, x) ? entry_new(k, x, entry_remove) : NULL;
     if (e)
         entry_find(e);
 }
@@ -269,7 +270,8 @@ void keyval_dlq_purge_handle(void *ctx, struct http_exchange *x)
 {
     struct keyval *k = ctx;
     struct queue_in in;
-    if (!keyval_query(k, x, FIELDS(queue_rows), &in))
+    /* A body would be an attempt to select some of the dead letters. */
+    if (!body_none(k->broker, x) || !keyval_query(k, x, FIELDS(queue_rows), &in))
         return;
     struct call *c = keyval_call(k, x, OP_BULK, NULL);
     if (!c)

@@ -65,7 +65,7 @@ void keyval_keys_handle(void *ctx, struct http_exchange *x)
     if (err == 0 && in.cursor.len &&
         kv_cursor_parse(c->arena, in.cursor, false, &c->op.kv_list.after) < 0) {
         problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "cursor",
-                    "cursor must be the cursor of an earlier answer to the same list");
+                    "cursor must be the cursor of an earlier reply to the same list");
         err = -ERR_INVALID;
     }
     if (err < 0)

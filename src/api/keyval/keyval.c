@@ -32,13 +32,15 @@ const struct problem_terms keyval_terms = {
                [STATE_RUNNING] = "processing",
                [STATE_DONE] = "removed",
                [STATE_DEAD] = "dlq",
-               [STATE_CANCELLED] = "removed"},
+               [STATE_CANCELLED] = "removed",
+               [STATE_BLOCKED] = "pending"},
     .legal = {[STATE_SCHEDULED] = of_pending,
               [STATE_READY] = of_pending,
               [STATE_RUNNING] = of_processing,
               [STATE_DONE] = of_removed,
               [STATE_DEAD] = of_dlq,
-              [STATE_CANCELLED] = of_removed},
+              [STATE_CANCELLED] = of_removed,
+              [STATE_BLOCKED] = of_removed},
 };
 
 struct call *keyval_call(struct keyval *k, struct http_exchange *x, enum op_kind kind, call_fn done)

@@ -313,13 +313,16 @@ static void ended(struct call *c, const struct reply *r)
 static void end_refused(struct call *c, const struct reply *r)
 {
     struct problem p;
-    if (r->outcome != OUT_GONE && r->outcome != OUT_ILLEGAL) {
+    bool needs_token = r->outcome == OUT_INVALID && c->op.lease.any_token;
+    if (r->outcome != OUT_GONE && r->outcome != OUT_ILLEGAL && !needs_token) {
         call_refuse(c, r);
         return;
     }
     call_problem(c, r, &p);
     p.detail =
-        r->outcome == OUT_GONE   ? "the message is not in the queue any more: it was acknowledged, "
+        needs_token ? "token is required: the queue's policy (require_token) does not allow an ack "
+                      "or a nack by the id of the message alone"
+        : r->outcome == OUT_GONE ? "the message is not in the queue any more: it was acknowledged, "
                                    "purged, or deleted as a dead letter; nothing remains to be done"
         : r->state == STATE_DEAD ? "the message is in the dead letter queue; no consumer holds it"
                                  : "no consumer holds the message: its lock has expired, or it has "
@@ -410,7 +413,8 @@ static void write_stats(struct call *c, const struct queue_counts *n)
 {
     struct http_exchange *x = c->x;
     struct json_writer w;
-    uint64_t pending = n->by_state[STATE_READY] + n->by_state[STATE_SCHEDULED];
+    uint64_t pending =
+        n->by_state[STATE_READY] + n->by_state[STATE_SCHEDULED] + n->by_state[STATE_BLOCKED];
     uint64_t processing = n->by_state[STATE_RUNNING], dlq = n->by_state[STATE_DEAD];
     answer_begin(x, &w);
     json_write_object(&w);

@@ -23,7 +23,8 @@ static const char *const from_new[] = {"IN_PROGRESS", "DELETED", NULL};
 static const char *const from_in_progress[] = {"DONE", "FAILED", "NEW", "DELETED", NULL};
 static const char *const from_done[] = {"DELETED", NULL};
 static const char *const from_failed[] = {"NEW", "DELETED", NULL};
-static const char *const from_deleted[] = {"none", NULL};
+static const char *const from_deleted[] = {NULL};
+static const char *const from_blocked[] = {"DELETED", NULL};
 
 const struct problem_terms orc_terms = {
     .noun = "item",
@@ -33,13 +34,15 @@ const struct problem_terms orc_terms = {
                [STATE_RUNNING] = "IN_PROGRESS",
                [STATE_DONE] = "DONE",
                [STATE_DEAD] = "FAILED",
-               [STATE_CANCELLED] = "DELETED"},
+               [STATE_CANCELLED] = "DELETED",
+               [STATE_BLOCKED] = "NEW"},
     .legal = {[STATE_SCHEDULED] = from_new,
               [STATE_READY] = from_new,
               [STATE_RUNNING] = from_in_progress,
               [STATE_DONE] = from_done,
               [STATE_DEAD] = from_failed,
-              [STATE_CANCELLED] = from_deleted},
+              [STATE_CANCELLED] = from_deleted,
+              [STATE_BLOCKED] = from_blocked},
 };
 
 unsigned orc_states_of(enum orc_status s)

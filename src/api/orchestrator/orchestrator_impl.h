@@ -75,14 +75,32 @@ struct orc_queue {
     struct span name, description;
     int64_t max_retries, lease_seconds, retention_days;
     bool unique, active;
+    unsigned given; /* mask of enum orc_queue_member: what the request sets */
 };
-/* The members of a request; name is its first row. */
+/* In the order of the fields of a request. */
+enum orc_queue_member {
+    ORC_QUEUE_NAME,
+    ORC_QUEUE_DESCRIPTION,
+    ORC_QUEUE_RETRIES,
+    ORC_QUEUE_UNIQUE,
+    ORC_QUEUE_ACTIVE,
+    ORC_QUEUE_LEASE,
+    ORC_QUEUE_RETENTION,
+};
+/* Whether the request sets the member. A new queue gets all of them. */
+static inline bool orc_queue_gives(const struct orc_queue *q, enum orc_queue_member member)
+{
+    return q->given >> member & 1;
+}
 struct fields orc_queue_fields(void);
 void orc_queue_default(struct orc_queue *q);
 void orc_queue_from(struct orc_queue *q, const struct queue_view *view);
-/* Sets *ret to `base`, changed by the members. */
+/* Sets *ret to `base`, changed by the members that are given. */
 void orc_queue_policy(const struct orc_queue *q, const struct queue_policy *base,
                       struct queue_policy *ret);
+/* Sets *ret to the policy of a new queue. */
+void orc_queue_policy_new(const struct orc_queue *q, const struct queue_policy *base,
+                          struct queue_policy *ret);
 void orc_queue_write(struct json_writer *w, const struct queue_view *view);
 /* {"external_id":"…"} with a new random id; in the arena. false: no memory, or no random bytes. */
 bool orc_queue_attributes(struct arena *arena, struct span *ret);

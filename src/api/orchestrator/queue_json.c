@@ -15,13 +15,19 @@
 
 #define AT(member) offsetof(struct orc_queue, member)
 static const struct field rows[] = {
-    {"name", FIELD_TEXT, AT(name), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_OPTIONAL},
-    {"description", FIELD_TEXT, AT(description), 0, LIMIT_NOTE_BYTES, NULL, FIELD_OPTIONAL},
-    {"max_retries", FIELD_INT, AT(max_retries), 0, LIMIT_ATTEMPTS - 1, NULL, FIELD_OPTIONAL},
-    {"enforce_unique_reference", FIELD_BOOL, AT(unique), 0, 0, NULL, FIELD_OPTIONAL},
-    {"is_active", FIELD_BOOL, AT(active), 0, 0, NULL, FIELD_OPTIONAL},
-    {"lease_seconds", FIELD_INT, AT(lease_seconds), 1, LIMIT_LEASE_MS / 1000, NULL, FIELD_OPTIONAL},
-    {"retention_days", FIELD_INT, AT(retention_days), 0, 36500, NULL, FIELD_OPTIONAL},
+    [ORC_QUEUE_NAME] = {"name", FIELD_TEXT, AT(name), 0, LIMIT_QUEUE_NAME_BYTES, NULL,
+                        FIELD_OPTIONAL},
+    [ORC_QUEUE_DESCRIPTION] = {"description", FIELD_TEXT, AT(description), 0, LIMIT_NOTE_BYTES,
+                               NULL, FIELD_OPTIONAL},
+    [ORC_QUEUE_RETRIES] = {"max_retries", FIELD_INT, AT(max_retries), 0, LIMIT_ATTEMPTS - 1, NULL,
+                           FIELD_OPTIONAL},
+    [ORC_QUEUE_UNIQUE] = {"enforce_unique_reference", FIELD_BOOL, AT(unique), 0, 0, NULL,
+                          FIELD_OPTIONAL},
+    [ORC_QUEUE_ACTIVE] = {"is_active", FIELD_BOOL, AT(active), 0, 0, NULL, FIELD_OPTIONAL},
+    [ORC_QUEUE_LEASE] = {"lease_seconds", FIELD_INT, AT(lease_seconds), 1, LIMIT_LEASE_MS / 1000,
+                         NULL, FIELD_OPTIONAL},
+    [ORC_QUEUE_RETENTION] = {"retention_days", FIELD_INT, AT(retention_days), 0, 36500, NULL,
+                             FIELD_OPTIONAL},
 };
 
 struct fields orc_queue_fields(void)
@@ -36,7 +42,7 @@ void orc_queue_default(struct orc_queue *q)
 }
 
 /* A policy that was set through /v1 may have values that the document cannot express; then the
- * nearest ones are shown. */
+ * nearest ones are shown. A change of another member does not write them back. */
 static int64_t days_of(int64_t keep_ms)
 {
     int64_t days = keep_ms / DAY_MS;
@@ -60,19 +66,31 @@ void orc_queue_from(struct orc_queue *q, const struct queue_view *view)
 void orc_queue_policy(const struct orc_queue *q, const struct queue_policy *base,
                       struct queue_policy *ret)
 {
-    int64_t keep_ms = q->retention_days ? q->retention_days * DAY_MS : INT64_MAX;
     *ret = *base;
-    ret->max_attempts = (uint16_t)(q->max_retries + 1);
-    ret->max_crashes = MAX_CRASHES;
-    ret->lease_ms = (uint32_t)q->lease_seconds * 1000;
-    ret->lease_end = LEASE_END_REQUEUE;
     ret->unique_mode = UNIQUE_REJECT;
-    ret->unique_scope = q->unique ? UNIQUE_KEPT : UNIQUE_NONE;
-    ret->refuse_new = !q->active;
     ret->ranked = true;
+    if (orc_queue_gives(q, ORC_QUEUE_RETRIES))
+        ret->max_attempts = (uint16_t)(q->max_retries + 1);
+    if (orc_queue_gives(q, ORC_QUEUE_LEASE))
+        ret->lease_ms = (uint32_t)q->lease_seconds * 1000;
+    if (orc_queue_gives(q, ORC_QUEUE_UNIQUE))
+        ret->unique_scope = q->unique ? UNIQUE_KEPT : UNIQUE_NONE;
+    if (orc_queue_gives(q, ORC_QUEUE_ACTIVE))
+        ret->refuse_new = !q->active;
+    if (orc_queue_gives(q, ORC_QUEUE_RETENTION)) {
+        ret->keep_done_ms = q->retention_days ? q->retention_days * DAY_MS : INT64_MAX;
+        ret->keep_dead_ms = ret->keep_done_ms;
+        ret->keep_done = ret->keep_dead = UINT64_MAX;
+    }
+}
+
+void orc_queue_policy_new(const struct orc_queue *q, const struct queue_policy *base,
+                          struct queue_policy *ret)
+{
+    orc_queue_policy(q, base, ret);
+    ret->max_crashes = MAX_CRASHES;
+    ret->lease_end = LEASE_END_REQUEUE;
     ret->priority = 0;
-    ret->keep_done_ms = ret->keep_dead_ms = keep_ms;
-    ret->keep_done = ret->keep_dead = UINT64_MAX;
 }
 
 /* The members of the attributes, unchanged; empty if not present. */

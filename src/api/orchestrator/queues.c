@@ -248,15 +248,17 @@ static bool take_members(struct call *c, struct orc_queue *q, bool fresh)
 {
     struct problem p;
     struct err_note note;
+    struct span before = q->name;
     struct field_reader r = reader_of(c->broker, c->x, orc_queue_fields(), q, &p);
     int err = fields_read(&r, http_request(c->x)->body);
+    q->given = fresh ? ~0U : (unsigned)r.seen;
     if (err == 0 && fresh && !fields_has(&r, "name")) {
         problem_set(&p, c->arena, PROBLEM_MISSING_FIELD, "name", "name is missing");
         err = -ERR_INVALID;
     } else if (err == 0 && validate_queue_name(q->name, &note) != 0) {
         problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name", "%s", note.text);
         err = -ERR_INVALID;
-    } else if (err == 0 && !fresh &&
+    } else if (err == 0 && !fresh && !span_equal(q->name, before) &&
                (memchr(q->name.at, '"', q->name.len) || memchr(q->name.at, '\\', q->name.len))) {
         problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name",
                     "a queue cannot be renamed to a name with a quotation mark or a backslash");
@@ -269,7 +271,7 @@ static bool take_members(struct call *c, struct orc_queue *q, bool fresh)
 
 /* false: the problem was answered. */
 static bool fill_put(struct call *c, const struct orc_queue *q, struct span stored,
-                     const struct queue_policy *base)
+                     const struct queue_policy *base, bool fresh)
 {
     struct queue_policy *policy = arena_array(c->arena, 1, sizeof *policy);
     struct span note = q->description;
@@ -277,13 +279,13 @@ static bool fill_put(struct call *c, const struct orc_queue *q, struct span stor
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
-    orc_queue_policy(q, base, policy);
+    (fresh ? orc_queue_policy_new : orc_queue_policy)(q, base, policy);
     c->op = (struct op){.kind = OP_QUEUE_PUT,
                         .queue = {.name = stored,
                                   .policy = policy,
                                   .has_note = true,
                                   .note = note,
-                                  .has_until = true,
+                                  .has_until = orc_queue_gives(q, ORC_QUEUE_ACTIVE),
                                   .until = {q->active ? 0 : LIMIT_WALL_MS}}};
     return true;
 }
@@ -365,7 +367,7 @@ static bool change_take(struct call *c, const struct reply *r)
         return false;
     }
     orc_queue_from(&q, view);
-    if (!take_members(c, &q, false) || !fill_put(c, &q, view->name, view->policy))
+    if (!take_members(c, &q, false) || !fill_put(c, &q, view->name, view->policy, false))
         return false;
     c->op.queue.must_exist = true;
     return take_name(c, &q, view);
@@ -428,7 +430,7 @@ void orc_queue_create(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     orc_queue_default(&q);
-    if (!take_members(c, &q, true) || !fill_put(c, &q, q.name, o->config.policy))
+    if (!take_members(c, &q, true) || !fill_put(c, &q, q.name, o->config.policy, true))
         return;
     struct orc_naming *n = arena_array(c->arena, 1, sizeof *n);
     if (!n || !orc_queue_attributes(c->arena, &attributes)) {

@@ -209,6 +209,14 @@ static void claim(struct change *ch, const struct job_view *v)
 
 /* ---- which move ---- */
 
+/* An item that no robot holds (a trigger's job, or a worker of /v1, may hold it) matches a robot
+ * only if the robot has the lease token. */
+static bool is_other_robot(const struct change *ch, const struct job_view *v)
+{
+    int64_t holder = orc_robot_id(v->worker);
+    return ch->has_robot && holder != ch->robot_id && (holder >= 0 || !ch->has_token);
+}
+
 /* Checks that the client holds the lease: by its token, or that the lease exists if no token is
  * given; and by its robot. */
 static bool may_speak(struct change *ch, const struct job_view *v)
@@ -218,9 +226,8 @@ static bool may_speak(struct change *ch, const struct job_view *v)
                           "the item, so stop working on it");
     else if (!ch->has_token && v->require_token)
         refuse_holder(ch, "this queue requires the lease token (require_token)");
-    else if (ch->has_robot && orc_robot_id(v->worker) >= 0 &&
-             orc_robot_id(v->worker) != ch->robot_id)
-        refuse_holder(ch, "the item is locked by another robot");
+    else if (is_other_robot(ch, v))
+        refuse_holder(ch, "the item is not locked by this robot");
     else
         return true;
     return false;
@@ -252,9 +259,9 @@ static void from_in_progress(struct change *ch, const struct job_view *v)
 }
 
 /* A call of the lease's holder may be a repetition, which the engine recognizes. */
-static bool may_be_repeated(const struct change *ch)
+static bool may_be_repeated(const struct change *ch, enum orc_status from)
 {
-    return ch->has_token && ch->has_status &&
+    return from != ORC_DELETED && ch->has_token && ch->has_status &&
            (ch->to == ORC_DONE || ch->to == ORC_FAILED || ch->to == ORC_NEW);
 }
 
@@ -268,7 +275,7 @@ static void from_elsewhere(struct change *ch, const struct job_view *v, enum orc
         if (notes && !ask_note(ch, v, no_token, true))
             return;
         ask_job(ch, OP_REQUEUE);
-    } else if (may_be_repeated(ch)) {
+    } else if (may_be_repeated(ch, from)) {
         ask_lease(ch, kinds[ch->to], ch->token);
     } else if (ch->has_status && ch->to == ORC_DELETED) {
         if (from == ORC_DELETED) {

@@ -93,7 +93,7 @@ static bool field_byte(char c)
 
 const char *problem_note_field(struct arena *arena, const char *note)
 {
-    static const char *const verbs[] = {" is ", " has ", " must "};
+    static const char *const verbs[] = {" is ", " has ", " must ", " cannot "};
     size_t len = 0;
     while (note && field_byte(note[len]))
         len++;

@@ -11,33 +11,34 @@
     }
 
 static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
-    [PROBLEM_NONE] = ROW("none", 200, 0, "No problem", "nothing is wrong", "carry on"),
+    [PROBLEM_NONE] =
+        ROW("none", 200, 0, "No problem", "nothing is wrong", "nothing needs to be done"),
     /* the request */
     [PROBLEM_MALFORMED_JSON] =
         ROW("malformed_json", 400, 0, "The body is not valid JSON",
-            "the body is not JSON, or a member of an object is given twice",
-            "send one JSON value in UTF-8, with each member of an object given once"),
-    [PROBLEM_INVALID_FIELD] =
-        ROW("invalid_field", 422, 0, "A field has a value that cannot be used",
-            "a field has a value that cannot be used",
-            "`field` names it, `detail` says what is allowed, and `allowed` lists the values where "
-            "there are only a few"),
-    [PROBLEM_UNKNOWN_FIELD] = ROW("unknown_field", 422, 0, "There is no such field",
-                                  "the request has a field that does not exist",
-                                  "`field` names it, and `detail` the nearest name that does"),
+            "the body is not JSON, or an object has the same member twice",
+            "send one JSON value in UTF-8, and give each member of an object once"),
+    [PROBLEM_INVALID_FIELD] = ROW(
+        "invalid_field", 422, 0, "A field has an invalid value",
+        "a field has a value that is not allowed",
+        "`field` names the field, `detail` says what is allowed, and `allowed` lists the values if "
+        "there are only a few"),
+    [PROBLEM_UNKNOWN_FIELD] =
+        ROW("unknown_field", 422, 0, "Unknown field", "the request has a field that does not exist",
+            "`field` names the field, and `detail` suggests a similar name that exists"),
     [PROBLEM_MISSING_FIELD] =
-        ROW("missing_field", 422, 0, "A field is missing",
-            "the request lacks a field that it must have", "add the field that `field` names"),
+        ROW("missing_field", 422, 0, "A required field is missing",
+            "the request does not have a required field", "add the field that `field` names"),
     [PROBLEM_INVALID_ID] =
-        ROW("invalid_id", 422, 0, "Not a job id", "the text in the path is not the id of a job",
+        ROW("invalid_id", 422, 0, "Invalid id", "the text in the path is not the id of a job",
             "give the id as a ULID (26 characters), a UUID, or the sequence number"),
     [PROBLEM_TOO_BIG] =
-        ROW("too_big", 413, 0, "Too large",
-            "the payload is larger than the queue's payload_max, or the body than "
+        ROW("too_big", 413, 0, "The request is too large",
+            "the payload is larger than the queue's payload_max, or the body is larger than "
             "limits.body_bytes",
             "send less, store the data elsewhere and enqueue a reference, or raise the limit"),
     [PROBLEM_KEY_REUSED] = ROW("key_reused", 422, 0, "The idempotency key was used for another job",
-                               "this Idempotency-Key came before with another body or queue",
+                               "this Idempotency-Key was already used with another body or queue",
                                "use a new key for a new job"),
     /* what it names */
     [PROBLEM_NOT_FOUND] =
@@ -51,7 +52,7 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
             "PUT /v1/alerts/{name} creates it; GET /v1/alerts lists those that exist"),
     [PROBLEM_NO_NOTICE] =
         ROW("no_notice", 404, 0, "No such notice", "there is no notice with this id",
-            "it may have been delivered; GET /v1/notices lists those that wait"),
+            "it may have been delivered; GET /v1/notices lists those that are not delivered yet"),
     [PROBLEM_NO_BREAKER] =
         ROW("no_breaker", 404, 0, "No such breaker", "there is no breaker with this name",
             "the first allow or report creates it, as does PUT /v1/breakers/{name}; GET "
@@ -60,98 +61,103 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
         ROW("no_schedule", 404, 0, "No such schedule", "there is no schedule with this name",
             "PUT /v1/schedules/{name} creates it; GET /v1/schedules lists those that exist"),
     [PROBLEM_NO_KEY] = ROW("no_key", 404, 0, "No such key", "the key-value store has no such key",
-                           "treat it as absent; it may have been deleted, or have expired"),
+                           "treat it as absent; it may have been deleted or may have expired"),
     [PROBLEM_NO_ROUTE] =
-        ROW("no_route", 404, 0, "No such path", "there is nothing at this path",
+        ROW("no_route", 404, 0, "No such path", "the server has no such path",
             "`holdfast help routes` lists the paths; the setting `apis` enables further APIs"),
     [PROBLEM_METHOD_NOT_ALLOWED] =
-        ROW("method_not_allowed", 405, 0, "The path does not have this method",
-            "the path exists, but not with this method", "use one that the header Allow lists"),
+        ROW("method_not_allowed", 405, 0, "Method not allowed",
+            "this path does not support this method", "use a method that the header Allow lists"),
     /* its state */
-    [PROBLEM_DUPLICATE] =
-        ROW("duplicate", 409, 0, "A job with this unique key exists",
-            "another job of this queue has this unique key; nothing was enqueued",
-            "`duplicate_of`, `seq` and `state` tell which; wait for it, or use another key or "
-            "unique_mode"),
-    [PROBLEM_LEASE_LOST] = ROW("lease_lost", 409, 0, "The lease is lost",
-                               "the lease token is not that of the job's current lease",
-                               "drop this work: the job may be running elsewhere or have ended"),
+    [PROBLEM_DUPLICATE] = ROW(
+        "duplicate", 409, 0, "A job with this unique key exists",
+        "another job in this queue has this unique key; nothing was enqueued",
+        "`duplicate_of`, `seq` and `state` describe that job; wait until it ends, or use another "
+        "key or unique_mode"),
+    [PROBLEM_LEASE_LOST] =
+        ROW("lease_lost", 409, 0, "The lease is lost",
+            "the lease token is not that of the job's current lease",
+            "stop this work: the job may be running elsewhere or may have ended"),
     [PROBLEM_CANCELLED] = ROW("cancelled", 409, 0, "The job is cancelled",
-                              "the job was cancelled, or the time is over that its worker had "
+                              "the job was cancelled, or its worker did not end it in time "
                               "after a cancel was requested",
-                              "drop this work: nothing that the call said was recorded"),
+                              "stop this work: nothing in this request was recorded"),
     [PROBLEM_ILLEGAL_MOVE] =
-        ROW("illegal_move", 409, 0, "Not possible in the job's state",
-            "the job's `state` does not allow this", "`legal_moves` lists what it allows"),
-    [PROBLEM_GONE] =
-        ROW("gone", 410, 0, "The job has ended",
-            "the job has ended, and the server no longer knows how this lease ended",
-            "drop this work: the job was removed, or too many claims or restarts have passed"),
+        ROW("illegal_move", 409, 0, "Not allowed in the job's state",
+            "the job's `state` does not allow this", "`legal_moves` lists what is allowed"),
+    [PROBLEM_GONE] = ROW("gone", 410, 0, "The job has ended",
+                         "the job has ended, and the server no longer knows how this lease ended",
+                         "stop this work: the job was removed, or there have been too many claims "
+                         "or restarts since"),
     [PROBLEM_EXISTS] =
-        ROW("exists", 409, 0, "It exists already", "a queue or schedule with this name exists",
-            "leave out If-None-Match to change it"),
-    [PROBLEM_REFUSED_NEW] = ROW("refused_new", 409, 0, "The queue takes no new jobs",
+        ROW("exists", 409, 0, "Already exists", "a queue or schedule with this name already exists",
+            "use another name, or omit If-None-Match to change the existing one"),
+    [PROBLEM_REFUSED_NEW] = ROW("refused_new", 409, 0, "The queue does not accept new jobs",
                                 "the queue's policy refuses new jobs (refuse_new)",
                                 "enqueue elsewhere, or set refuse_new to false"),
     [PROBLEM_NOT_DUE] = ROW("not_due", 409, 0, "The schedule is not due",
-                            "this time was fired before, or the schedule is paused",
+                            "the schedule already fired for this time, or it is paused",
                             "nothing needs to be done; GET /v1/schedules/{name} shows next_at"),
     [PROBLEM_VERSION] =
-        ROW("version_mismatch", 412, 0, "A key has another version",
+        ROW("version_mismatch", 412, 0, "Version mismatch",
             "a key does not have the version that the request expects; nothing was changed",
-            "read the key again and decide again"),
-    /* room */
+            "read the key again, and repeat the request with its current version"),
+    /* limits */
     [PROBLEM_QUEUE_FULL] = ROW("queue_full", 429, 1, "The queue is full",
-                               "the queue holds as many jobs as its capacity allows",
-                               "try again when some have been worked off, or raise its capacity"),
+                               "the queue has as many jobs as its capacity allows",
+                               "try again when jobs have been processed, or raise its capacity"),
     [PROBLEM_SERVER_FULL] = ROW("server_full", 429, 1, "The server is full",
-                                "the server holds as many jobs as its capacity allows",
-                                "try again when some have been worked off"),
-    [PROBLEM_QUEUES_FULL] =
-        ROW("queues_full", 429, 0, "No room for another queue",
-            "the queue was not created: the server has as many queues as limits.auto_queues lets "
-            "an enqueue create, or 100,000",
-            "delete unused queues, define the queue (PUT /v1/queues/{queue}), or raise "
-            "limits.auto_queues"),
-    [PROBLEM_KEYS_FULL] = ROW("keys_full", 429, 1, "No room for another idempotency key",
-                              "the server remembers as many idempotency keys as it may",
-                              "try again later, or without a key"),
-    [PROBLEM_RATE_LIMITED] = ROW("rate_limited", 429, 1, "Too many jobs in a short time",
-                                 "the queue's enqueue_rate lets no more jobs in for now",
-                                 "try again after retry_after_ms, or raise the rate"),
+                                "the server has as many jobs as the setting `capacity` allows",
+                                "try again when jobs have been processed, or raise `capacity`"),
+    [PROBLEM_QUEUES_FULL] = ROW(
+        "queues_full", 429, 0, "Too many queues",
+        "the queue was not created, because the server has reached limits.auto_queues or the limit "
+        "of 100,000 queues",
+        "delete unused queues, create the queue with PUT /v1/queues/{queue}, or raise "
+        "limits.auto_queues"),
+    [PROBLEM_KEYS_FULL] = ROW("keys_full", 429, 1, "Too many idempotency keys",
+                              "the server remembers as many keys as idempotency.keys allows",
+                              "try again later or without a key, or raise idempotency.keys"),
+    [PROBLEM_RATE_LIMITED] =
+        ROW("rate_limited", 429, 1, "Rate limit exceeded",
+            "the queue has accepted as many new jobs as its enqueue_rate allows",
+            "try again after retry_after_ms, or raise the rate"),
     [PROBLEM_BREAKERS_FULL] = ROW(
         "breakers_full", 507, 0, "Too many breakers",
-        "there are as many named breakers as there may be (1000), and this name is not among them",
-        "delete breakers that are not needed; those without settings of their own are deleted "
-        "when they were not used for 7 days"),
+        "there are 1,000 named breakers, which is the maximum, and none has this name",
+        "delete breakers that are not needed; those without their own settings are deleted after "
+        "7 days without use"),
     [PROBLEM_KV_FULL] = ROW("kv_full", 507, 0, "The key-value store is full",
-                            "the key-value store holds as much as it may",
-                            "delete keys, or raise kv.keys or kv.bytes"),
+                            "the key-value store has reached kv.keys or kv.bytes",
+                            "delete keys, or raise that setting"),
     [PROBLEM_DISK_FULL] =
-        ROW("disk_full", 507, 0, "No room on the disk",
-            "the disk is full; no job can be added, and no backup written, until there is room",
-            "make room; acks are answered as soon as there is some"),
+        ROW("disk_full", 507, 0, "The disk is full",
+            "the disk has too little free space to add jobs or to write a backup",
+            "free disk space; the server then accepts new jobs again without a restart"),
     /* the server */
     [PROBLEM_BUSY] =
-        ROW("busy", 409, 5, "Another one is under way",
-            "another backup, or another compaction, is under way", "try again when it has ended"),
-    [PROBLEM_NOT_SUPPORTED] = ROW("not_supported", 409, 0, "Not possible with this backend",
-                                  "the backend of this server cannot do this",
-                                  "use the tools of the database for backups and maintenance"),
+        ROW("busy", 409, 5, "Already in progress",
+            "a backup or a compaction is already in progress", "try again when it has finished"),
+    [PROBLEM_NOT_SUPPORTED] =
+        ROW("not_supported", 409, 0, "Not supported by this backend",
+            "the backend of this server does not support this request",
+            "use a server whose store supports it; for backups and maintenance, use the "
+            "tools of the database"),
     [PROBLEM_STORE_FAILED] =
         ROW("store_failed", 500, 0, "The store could not be read", "the store could not be read",
-            "look at the server's log; `holdfast check` examines the store"),
+            "see the server's log for the cause; `holdfast check` examines the store"),
     [PROBLEM_DAMAGED] =
-        ROW("damaged", 500, 0, "What is stored is damaged",
-            "the store returned other bytes than were written, so they are not shown",
-            "`holdfast check` tells what else is damaged"),
-    [PROBLEM_UNAVAILABLE] = ROW("unavailable", 503, 1, "Not available now", "nothing was done",
-                                "try again; /readyz and the log say why if it persists"),
+        ROW("damaged", 500, 0, "Stored data is damaged",
+            "the store returned different bytes than were written, so they are not shown",
+            "stop the server and run `holdfast check`, which lists everything that is damaged"),
+    [PROBLEM_UNAVAILABLE] =
+        ROW("unavailable", 503, 1, "Temporarily unavailable", "nothing was done",
+            "try again; if this persists, /readyz and the log give the reason"),
     [PROBLEM_DRAINING] = ROW("draining", 503, 5, "The server is shutting down",
-                             "the server is shutting down and takes no new jobs",
-                             "try again soon, or at another server"),
+                             "the server is shutting down and does not accept new jobs",
+                             "try again soon, or use another server"),
     [PROBLEM_UNKNOWN] =
-        ROW("unknown", 504, 0, "Perhaps done", "it is not known whether this was done",
+        ROW("unknown", 504, 0, "Outcome unknown", "the request may or may not have taken effect",
             "repeat it with the same Idempotency-Key or lease token, which is safe"),
     /* HTTP */
     [PROBLEM_BAD_REQUEST] =
@@ -159,31 +165,31 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
             "the request is not well-formed HTTP", "`detail` says what is wrong"),
     [PROBLEM_FORBIDDEN] =
         ROW("forbidden", 403, 0, "The request is not allowed",
-            "the request comes from a web page of another origin, or from the address bar or a "
-            "link of a browser where it would change something",
+            "a browser sent the request from a web page of another origin, or sent a request that "
+            "changes something from its address bar or a link",
             "use a program, or add the origin to the setting `origins`"),
     [PROBLEM_REQUEST_TIMEOUT] =
         ROW("request_timeout", 408, 0, "The request took too long",
             "the request did not arrive completely in time",
-            "send it again; timeouts.head_ms and timeouts.body_ms are the limits"),
+            "send it again; the limits are timeouts.head_ms and timeouts.body_ms"),
     [PROBLEM_URI_TOO_LONG] = ROW("uri_too_long", 414, 0, "The path and query are too long",
-                                 "the path and query are longer than the server accepts",
-                                 "send less in the query, or raise limits.uri_bytes"),
+                                 "the path and query are longer than limits.uri_bytes",
+                                 "shorten the query, or raise limits.uri_bytes"),
     [PROBLEM_EXPECTATION_FAILED] =
         ROW("expectation_failed", 417, 0, "The expectation cannot be met",
-            "the header Expect asks for something other than 100-continue", "leave it out"),
+            "the header Expect asks for something other than 100-continue", "omit the header"),
     [PROBLEM_MISDIRECTED] = ROW("misdirected", 421, 0, "The request is for another host",
                                 "the header Host names a host that this server does not serve",
-                                "add the name to the setting `hosts` if it is right"),
+                                "if the name is correct, add it to the setting `hosts`"),
     [PROBLEM_HEAD_TOO_LARGE] = ROW("head_too_large", 431, 0, "The headers are too large",
-                                   "the headers are larger than the server accepts",
+                                   "the request line and headers are larger than limits.head_bytes",
                                    "send fewer or shorter headers, or raise limits.head_bytes"),
-    [PROBLEM_NOT_IMPLEMENTED] = ROW("not_implemented", 501, 0, "The method is not known",
+    [PROBLEM_NOT_IMPLEMENTED] = ROW("not_implemented", 501, 0, "Unknown method",
                                     "the server does not know this method or transfer coding",
-                                    "use another; `holdfast help routes` lists the methods"),
+                                    "use another method; `holdfast help routes` lists the methods"),
     [PROBLEM_VERSION_NOT_SUPPORTED] =
         ROW("version_not_supported", 505, 0, "The HTTP version is not supported",
-            "the server speaks HTTP/1.1 and HTTP/1.0", "use one of them"),
+            "the server supports HTTP/1.1 and HTTP/1.0", "use one of them"),
 };
 
 const struct problem_row *problem_row(enum problem_code code)
@@ -228,7 +234,7 @@ static void markdown_print(FILE *out, const struct problem_row *row)
     fputs("\n\nWhat to do: ", out);
     fprintf(out, "%s.\n", row->advice);
     if (row->retry_s)
-        fprintf(out, "The header `Retry-After` says after how many seconds.\n");
+        fprintf(out, "The header `Retry-After` gives the number of seconds to wait.\n");
 }
 
 static void text_print(FILE *out, const struct problem_row *row)
@@ -247,10 +253,11 @@ void problems_print(FILE *out, bool markdown)
     if (markdown)
         fputs(
             "# Problems\n\n"
-            "<!-- written by `make docs` from src/api/problems/problem_table.c -->\n\n"
-            "A request that is refused gets a problem document (RFC 9457). Its `code` is one of "
+            "<!-- Generated by `holdfast help problems --markdown`; edit "
+            "src/api/problems/problem_table.c instead. -->\n\n"
+            "The reply to a refused request is a problem document (RFC 9457). Its `code` is one of "
             "these, and its `type` is\nthe path `/problems/{code}`, where the server explains it. "
-            "Codes are stable; see [api.md](api.md#problems).\n",
+            "Codes are stable; see [the API](../api.md#problems).\n",
             out);
     for (size_t i = 0; i < PROBLEM_CODE_COUNT - 1; i++) {
         if (markdown)

@@ -124,7 +124,7 @@ void stream_frame_begin(struct stream *s, const char *event, const char *id, str
 
 /* JSON has raw line breaks only between tokens, where a space means the same; in the data of an
  * event, a line break would end the field. Line breaks of the frame's head are before `from`. */
-static void fold_lines(struct buf *b, size_t from)
+static void join_lines(struct buf *b, size_t from)
 {
     for (size_t i = from; i < b->len; i++) {
         if (b->data[i] == '\n' || b->data[i] == '\r')
@@ -143,7 +143,7 @@ int sse_end(struct buf *out, struct json_writer *w)
 {
     int err = json_writer_finish(w);
     if (err == 0) {
-        fold_lines(out, data_begin(out));
+        join_lines(out, data_begin(out));
         err = buf_append(out, "\n\n", 2);
     }
     return err;

@@ -17,13 +17,12 @@
 
 /* In the order of the enum; a test checks this. */
 const char *const event_names[] = {
-    "enqueued",         "ready",          "claimed",       "retried",
-    "crashed",          "released",       "done",          "dead",
-    "cancel_requested", "cancelled",      "requeued",      "patched",
-    "queue_created",    "queue_changed",  "queue_deleted", "queue_paused",
-    "queue_resumed",    "queue_purged",   "queue_deep",    "clock_suspect",
-    "kv_set",           "kv_deleted",     "alert_raised",  "alert_cleared",
-    "schedule_failed",  "schedule_fired", "progress",      NULL};
+    "enqueued",       "ready",         "claimed",       "retried",          "crashed",
+    "released",       "done",          "dead",          "cancel_requested", "cancelled",
+    "requeued",       "patched",       "queue_created", "queue_changed",    "queue_deleted",
+    "queue_paused",   "queue_resumed", "queue_purged",  "queue_deep",       "clock_suspect",
+    "kv_set",         "kv_deleted",    "alert_raised",  "alert_cleared",    "schedule_failed",
+    "schedule_fired", "progress",      "inbox_refused", "unblocked",        NULL};
 _Static_assert(sizeof event_names / sizeof *event_names == EVENT_KIND_COUNT + 1,
                "every kind of event has a name");
 

@@ -2,7 +2,9 @@
 /* The native API, /v1: one table of routes over the broker.
  *
  * The API has no jobs. Its own state is the open event streams and the time at which it was
- * opened. Everything else belongs to a request and is in its exchange. */
+ * opened. Everything else belongs to a request and is in its exchange.
+ *
+ * src/api/v1 may use what src/api may use (api.h), but no other API. */
 #pragma once
 
 #include <uv.h>

@@ -71,6 +71,10 @@ void maintenance_drain(struct native *n);
  * with the problem set. */
 MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct span text,
                             struct op_enqueue *op, struct problem *problem);
+/* Gives the job of an enqueue_read an idempotency key that its text does not contain; and the check
+ * of such a key. */
+void enqueue_set_key(struct op_enqueue *op, struct span key, struct span text);
+MUST_CHECK int enqueue_check_key(struct span key, struct err_note *note);
 /* Writes the members, without braces (history.c). */
 void counters_write(struct json_writer *w, const struct counters *t);
 
@@ -102,6 +106,11 @@ NATIVE_HANDLER(bulk_cancel_handle);
 NATIVE_HANDLER(bulk_remove_handle);
 NATIVE_HANDLER(enqueue_handle);
 NATIVE_HANDLER(import_handle);
+NATIVE_HANDLER(batch_create_handle);
+NATIVE_HANDLER(batch_add_handle);
+NATIVE_HANDLER(batch_get_handle);
+NATIVE_HANDLER(batch_close_handle);
+NATIVE_HANDLER(job_depends_handle);
 NATIVE_HANDLER(claim_queue_handle);
 NATIVE_HANDLER(claim_any_handle);
 NATIVE_HANDLER(ack_handle);

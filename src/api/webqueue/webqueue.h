@@ -2,7 +2,9 @@
 /* The API of the normalised queue: /api/web/queue/, one queue per queue type.
  *
  * The queue of type T is named webqueue.T. A job's path is its payload (a JSON string) and its
- * unique key, its library_id is the group; ids are sequence numbers, times are Unix seconds. */
+ * unique key, its library_id is the group; ids are sequence numbers, times are Unix seconds.
+ *
+ * src/api/webqueue may use what src/api may use (api.h); of the other APIs, only v1. */
 #pragma once
 
 #include "api/api.h"

@@ -63,10 +63,10 @@ static void news_cb(void *ctx)
         d->news(d->news_ctx);
 }
 
-static void end_settles(struct dispatch *d)
+static void answer_settle_calls(struct dispatch *d)
 {
-    if (d->settles.first && pushes_idle(d))
-        settles_end(&d->settles, 0);
+    if (d->settle_calls.first && pushes_idle(d))
+        settle_calls_end(&d->settle_calls, 0);
 }
 
 void dispatch_after(struct dispatch *d)
@@ -75,7 +75,7 @@ void dispatch_after(struct dispatch *d)
         return;
     pushes_wake(d);
     pass_wake(d);
-    end_settles(d);
+    answer_settle_calls(d);
 }
 
 #define LEADER_TTL_MS 10000
@@ -177,22 +177,22 @@ static void dispatch_on_news(struct backend *b, backend_news_fn fn, void *ctx)
 
 static void settled_cb(void *ctx)
 {
-    struct settle *one = ctx;
+    struct settle_call *one = ctx;
     struct dispatch *d = one->owner;
     one->worked = true;
     take_events(d);
-    end_settles(d);
+    answer_settle_calls(d);
 }
 
 static int dispatch_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct dispatch *d = dispatch_of(b);
-    struct settle *one = d->closing ? NULL : settles_add(&d->settles, d, fn, ctx);
+    struct settle_call *one = d->closing ? NULL : settle_calls_add(&d->settle_calls, d, fn, ctx);
     if (!one)
         return d->closing ? -ERR_CLOSED : -ERR_NOMEM;
     int err = backend_settle(d->inner, settled_cb, one);
     if (err)
-        settles_drop(&d->settles, one);
+        settle_calls_drop(&d->settle_calls, one);
     return err;
 }
 
@@ -204,7 +204,7 @@ static void part_closed(struct dispatch *d)
     void *ctx = d->closed_ctx;
     if (--d->handles > 0)
         return;
-    settles_end_all(&d->settles);
+    settle_calls_end_all(&d->settle_calls);
     pass_cancel(d);
     map64_done(&d->busy);
     map64_done(&d->suspects);

@@ -8,7 +8,7 @@
 
 #include "backend/dispatch/dispatch.h"
 #include "backend/redis/connection/conn.h"
-#include "backend/settles.h"
+#include "backend/settle_calls.h"
 #include "base/containers/map.h"
 #include "core/jobs/id.h"
 #include "core/limits.h"
@@ -72,7 +72,7 @@ struct dispatch {
     int64_t passed_ms;
     uint64_t pushed, failed;
     uv_timer_t timer;
-    struct settles settles;
+    struct settle_calls settle_calls;
     unsigned handles;
     bool closing;
     backend_closed_fn closed;

@@ -6,7 +6,8 @@
  *
  * The spool takes an enqueue with a unique key only into a queue whose policy lets no job hold its
  * key (UNIQUE_NONE), because then no other job matters. So the spool is asked for the queue first
- * (fo_call.checks_queue). */
+ * (fo_call.checks_queue). An ack whose hand-off only the primary can take is possible only if the
+ * job is there: the spool is asked for the job first (fo_call.checks_job). */
 #include <stddef.h>
 
 #include "backend/failover/impl.h"
@@ -32,6 +33,12 @@ static const char note_held[] =
     "the shared store, which holds this job, does not answer: try again "
     "later";
 static const char note_away[] = AWAY ": try again later";
+static const char note_handoff_keys[] =
+    "the job is in the spool of this node, and only the shared store has the key-value store: ack "
+    "it without sets and deletes";
+static const char note_handoff_unique[] =
+    "the job is in the spool of this node, and only the shared store knows whether an idempotency "
+    "key or a unique key of the enqueues is taken: leave the keys out, or enqueue by itself";
 static const char note_moving[] = "the job is being moved to the shared store: try again";
 
 /* The offset of the job that the operation names; 0 = none. */
@@ -50,6 +57,25 @@ static const char *enqueue_refusal(const struct op_enqueue *want)
            : want->idempotency_key.len     ? note_idempotency
            : want->extra.undelivered.len   ? note_undelivered
                                            : NULL;
+}
+
+/* Why a job of the spool cannot be acked with this hand-off, also while the shared store answers:
+ * one commit would have to change both. NULL = it can. */
+static const char *handoff_refusal(const struct op *op)
+{
+    const struct op_kv_commit *c = op->kind == OP_ACK ? op->lease.handoff : NULL;
+    if (!c)
+        return NULL;
+    if (c->check_count + c->set_count + c->delete_count > 0)
+        return note_handoff_keys;
+    for (uint32_t i = 0; i < c->enqueue_count; i++) {
+        const struct op_enqueue *want = &c->enqueues[i];
+        if (want->idempotency_key.len || want->extra.unique.len)
+            return note_handoff_unique;
+        if (enqueue_refusal(want))
+            return enqueue_refusal(want);
+    }
+    return NULL;
 }
 
 /* Why the spool cannot do it; NULL = it can. Numbers of queues are known for copied queues only. */
@@ -111,8 +137,13 @@ static void for_spool(struct fo_call *c)
     const struct op *op = c->base.op;
     c->base.store = SOURCE_SPOOL;
     c->checks_queue = op->kind == OP_ENQUEUE && op->enqueue.extra.unique.len > 0;
+    c->checks_job = handoff_refusal(op) != NULL;
     if (c->checks_queue)
         c->base.inner = (struct op){.kind = OP_QUEUE_GET, .queue = {.name = op->enqueue.queue}};
+    else if (c->checks_job)
+        c->base.inner = (struct op){
+            .kind = OP_GET,
+            .job = {.job = {fo_seq_in(fanout_ctx(&c->base), op->lease.job.seq), op->lease.job.hi}}};
     else
         fill_inner(c);
 }
@@ -132,9 +163,9 @@ static void plan_job_or_queue(struct fo_call *c)
     if (offset)
         memcpy(&ref, (const char *)op + offset, sizeof ref);
     bool own = fo_own(f, ref.seq);
-    enum flow_outcome flow = own ? fo_flow_outcome(f, fo_seq_in(f, ref.seq)) : FLOW_NONE;
-    bool there = (own && flow != FLOW_MOVED) || op_info(op->kind)->away == AWAY_BOTH;
-    if (flow != FLOW_NONE && flow != FLOW_MOVED && op->kind != OP_GET)
+    enum drain_outcome drained = own ? fo_drain_outcome(f, fo_seq_in(f, ref.seq)) : DRAIN_NONE;
+    bool there = (own && drained != DRAIN_MOVED) || op_info(op->kind)->away == AWAY_BOTH;
+    if (drained != DRAIN_NONE && drained != DRAIN_MOVED && op->kind != OP_GET)
         c->note = note_moving;
     else if (!there && f->up)
         for_primary(c);
@@ -222,6 +253,20 @@ static void queue_checked(struct fo_call *c, const struct reply *reply)
     ask(c);
 }
 
+/* The hand-off is one that the spool cannot take. A job that has been moved is acked in the
+ * primary.
+ */
+static void job_checked(struct fo_call *c, const struct reply *reply)
+{
+    struct failover *f = fanout_ctx(&c->base);
+    bool moved = look_further(c, reply);
+    c->checks_job = false;
+    if (moved && f->up)
+        fo_ask_primary(c);
+    else
+        deliver_unavailable(c, moved ? note_held : handoff_refusal(c->base.op));
+}
+
 /* What a query finds, or does not find, in the spool is this node's part only. */
 static void mark(const struct op *op, struct reply *r)
 {
@@ -260,6 +305,8 @@ static void replied(struct fanout_call *base, const struct reply *reply)
         primary_replied(c, reply);
     else if (c->checks_queue)
         queue_checked(c, reply);
+    else if (c->checks_job)
+        job_checked(c, reply);
     else
         spool_replied(c, reply);
 }

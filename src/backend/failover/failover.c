@@ -236,7 +236,7 @@ static void failover_free(struct failover *f)
         mem_free(w->queue);
         mem_free(w);
     }
-    fo_flow_done(f);
+    fo_drain_done(f);
     fo_mirror_done(f);
     fo_rules_done(f);
     event_merge_done(&f->events);

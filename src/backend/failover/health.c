@@ -59,7 +59,7 @@ void fo_down(struct failover *f, const char *why)
     keep_reason(f, why);
     f->slow = f->probing; /* the reply to an earlier query says nothing about now */
     log_event(f->config.log, LOG_WARN, "primary_lost", LOG_TEXT("primary", f->setup.kind),
-              LOG_TEXT("why", why), LOG_TEXT("now", "plain jobs go to the spool of this node"));
+              LOG_TEXT("why", why), LOG_TEXT("effect", "plain jobs go to the spool of this node"));
     changed(f);
     tick_after(f, ASK_DOWN_MS);
 }
@@ -89,7 +89,7 @@ static void probe_reply_cb(void *ctx, const struct reply *reply)
     f->slow = false;
     if (f->up) {
         fo_mirror_wake(f);
-        fo_flow_wake(f);
+        fo_drain_wake(f);
     }
     fo_close_further(f);
 }
@@ -130,7 +130,7 @@ int fo_not_usable(struct failover *f, const struct err_note *note)
     if (!known)
         log_event(f->config.log, LOG_WARN, "primary_not_usable", LOG_TEXT("primary", f->setup.kind),
                   LOG_TEXT("why", f->why),
-                  LOG_TEXT("now", "plain jobs go to the spool of this node"));
+                  LOG_TEXT("effect", "plain jobs go to the spool of this node"));
     return 0;
 }
 
@@ -180,7 +180,7 @@ static void tick_cb(uv_timer_t *timer)
     else if (!f->reaching)
         f->reaching = uv_queue_work(f->config.loop, &f->reach, reach_cb, reached_cb) == 0;
     if (f->up)
-        fo_flow_wake(f);
+        fo_drain_wake(f);
     fo_rules_wake(f);
     tick_after(f, f->up ? ASK_UP_MS : ASK_DOWN_MS);
 }
@@ -198,7 +198,7 @@ void fo_health_start(struct failover *f)
         keep_reason(f, "no server listens at its address");
         log_event(f->config.log, LOG_WARN, "primary_not_reached",
                   LOG_TEXT("primary", f->setup.kind),
-                  LOG_TEXT("now", "plain jobs go to the spool of this node"));
+                  LOG_TEXT("effect", "plain jobs go to the spool of this node"));
     }
     tick_after(f, ASK_DOWN_MS);
 }

@@ -8,7 +8,7 @@
  *   ids.c       ids and queue numbers of the spool ↔ those that callers see
  *   mirror.c    copies the queues of the primary to the spool
  *   rules.c     copies the alert rules on failover to the spool, and raises and clears them
- *   flow.c      moves the jobs of the spool to the primary
+ *   spool_drain.c   moves the jobs of the spool to the primary
  *   reach.c     whether a server accepts connections at an address
  *
  * Ids. The spool counts from 1, as any store does. For callers its sequences have ID_SPOOL_BIT and
@@ -23,7 +23,7 @@
  * primary is asked.
  *
  * Moving one job has three steps:
- *   1. the job is seized in the spool (worker FLOW_WORKER), so that no one else gets it;
+ *   1. the job is seized in the spool (worker DRAIN_WORKER), so that no one else gets it;
  *   2. the primary takes it, under its id and an idempotency key that is derived from the id;
  *   3. the spool removes it.
  * After a crash between the steps the job is found seized, and step 2 is repeated, which the
@@ -40,8 +40,8 @@
 #include "core/alerts/alert.h"
 #include "core/limits.h"
 
-#define FLOW_WORKER "holdfast: moving to the shared store"
-#define FLOW_BATCH 64
+#define DRAIN_WORKER "holdfast: moving to the shared store"
+#define DRAIN_BATCH 64
 
 enum { SOURCE_PRIMARY, SOURCE_SPOOL, SOURCE_COUNT };
 
@@ -51,6 +51,7 @@ struct fo_call {
     struct fanout_call base;
     bool asked_primary;
     bool checks_queue;         /* the spool is asked for the queue of an enqueue, see calls.c */
+    bool checks_job;           /* the spool is asked for the job of an ack, see calls.c */
     const char *note;          /* refused: why */
     struct wall_time next_due; /* notice_take: of the spool */
 };
@@ -65,19 +66,19 @@ struct fo_watch {
     struct fo_watch *prev, *next;
 };
 
-enum flow_outcome {
-    FLOW_NONE,    /* it is not to be moved: it runs, or no longer exists */
-    FLOW_UNKNOWN, /* it is being moved, or it is not known whether the primary has it */
-    FLOW_MOVED,   /* the primary has it */
-    FLOW_REFUSED, /* the primary does not have it */
+enum drain_outcome {
+    DRAIN_NONE,    /* it is not to be moved: it runs, or no longer exists */
+    DRAIN_UNKNOWN, /* it is being moved, or it is not known whether the primary has it */
+    DRAIN_MOVED,   /* the primary has it */
+    DRAIN_REFUSED, /* the primary does not have it */
 };
 
-struct flow_job {
+struct drain_job {
     struct job_ref at; /* in the spool */
     uint8_t state;     /* in the spool, before it was seized */
     uint8_t reason;
     struct job_token token; /* counter 0 = not seized (a dead job) */
-    enum flow_outcome outcome;
+    enum drain_outcome outcome;
     bool renamed;       /* another job has its id: the primary gives it a new one */
     bool maybe_done;    /* an earlier attempt to move it may have succeeded */
     bool no_queue;      /* the primary does not have its queue */
@@ -87,19 +88,19 @@ struct flow_job {
     struct job_past past;
 };
 
-enum flow_phase { FLOW_IDLE, FLOW_FIND, FLOW_SEIZE, FLOW_MOVE, FLOW_QUEUES, FLOW_END };
+enum drain_phase { DRAIN_IDLE, DRAIN_FIND, DRAIN_SEIZE, DRAIN_MOVE, DRAIN_QUEUES, DRAIN_END };
 
-struct flow {
-    enum flow_phase phase;
+struct drain {
+    enum drain_phase phase;
     bool resumed;      /* the spool was searched for jobs that an earlier process had seized */
     bool refused;      /* in this pass the primary refused a job, and the log says so */
     bool queues_asked; /* in this round queues were created in the primary */
     uint64_t after;
-    struct flow_job jobs[FLOW_BATCH];
+    struct drain_job jobs[DRAIN_BATCH];
     size_t count;
-    struct op ops[2 * FLOW_BATCH];    /* of the present phase */
-    size_t waiting;                   /* replies that are still to come */
-    struct reply *queues[FLOW_BATCH]; /* of the spool, that the primary lacks */
+    struct op ops[2 * DRAIN_BATCH];    /* of the present phase */
+    size_t waiting;                    /* replies that are still to come */
+    struct reply *queues[DRAIN_BATCH]; /* of the spool, that the primary lacks */
     size_t queue_count;
 };
 
@@ -165,7 +166,7 @@ struct failover {
     bool probing, slow; /* a query is under way; its reply does not count any more */
     uint64_t probed_ms; /* since when */
 
-    struct flow flow;
+    struct drain drain;
     struct mirror mirror;
     struct rules rules;
 
@@ -205,10 +206,10 @@ int fo_not_usable(struct failover *f, const struct err_note *note);
 void fo_down(struct failover *f, const char *why); /* the primary did not do something */
 uint64_t fo_spool_jobs(const struct failover *f);
 
-/* flow.c */
-void fo_flow_wake(struct failover *f);
-void fo_flow_done(struct failover *f);
-enum flow_outcome fo_flow_outcome(const struct failover *f, uint64_t inner_seq);
+/* spool_drain.c */
+void fo_drain_wake(struct failover *f);
+void fo_drain_done(struct failover *f);
+enum drain_outcome fo_drain_outcome(const struct failover *f, uint64_t inner_seq);
 
 /* mirror.c */
 void fo_mirror_init(struct failover *f);

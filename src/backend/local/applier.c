@@ -6,7 +6,7 @@
 #include <string.h>
 #include <uv.h>
 
-#include "backend/local/store/ballast.h"
+#include "backend/local/store/disk_reserve.h"
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/mem.h"
@@ -59,7 +59,7 @@ struct applier {
 
 static void note_room(struct applier *a)
 {
-    uint64_t room = ballast_room(a->config.ballast);
+    uint64_t room = disk_reserve_room(a->config.reserve);
     uv_mutex_lock(&a->lock);
     a->room = room;
     a->unseen = 0;
@@ -113,19 +113,19 @@ static void tell_change(struct applier *a, bool full, const struct err_note *non
     if (full)
         log_event(a->config.log, LOG_ERROR, "disk_full",
                   LOG_TEXT("why", none ? none->text
-                                       : "there is not enough free space for the ballast file"),
+                                       : "there is not enough free space for the reserve file"),
                   LOG_TEXT("effect", "new jobs are refused"));
     else
-        log_event(a->config.log, LOG_INFO, "disk_has_room");
+        log_event(a->config.log, LOG_INFO, "disk_space_available");
 }
 
 /* Reads the free space; `none` says why the last sweep found no space, NULL that it found some. */
 static void look_at_room(struct applier *a, const struct err_note *none)
 {
-    struct ballast *ballast = a->config.ballast;
+    struct disk_reserve *reserve = a->config.reserve;
     if (!none)
-        ballast_refill(ballast);
-    bool full = none || ballast_lacks_room(ballast);
+        disk_reserve_create(reserve);
+    bool full = none || disk_reserve_lacks_room(reserve);
     note_room(a);
     uv_mutex_lock(&a->lock);
     bool was = a->at.full;
@@ -233,7 +233,7 @@ static bool tidy(struct applier *a)
     bool more = false;
     int err = a->config.store->ops->tidy(a->config.store, &more, &note);
     if (err == -ERR_NO_SPACE)
-        log_event(a->config.log, LOG_WARN, "store_tidy_failed", LOG_TEXT("why", note.text));
+        log_event(a->config.log, LOG_WARN, "store_cleanup_failed", LOG_TEXT("why", note.text));
     else if (err)
         report(a, err, &note, 0, clock_ns());
     else
@@ -349,13 +349,13 @@ static bool wait_for_work(struct applier *a)
     return work;
 }
 
-/* The disk is full: removes the ballast file and waits a little. False if the thread was told to
+/* The disk is full: removes the reserve file and waits a little. False if the thread was told to
  * stop. */
 static bool wait_for_space(struct applier *a)
 {
-    if (ballast_drop(a->config.ballast))
-        log_event(a->config.log, LOG_WARN, "ballast_dropped",
-                  LOG_TEXT("effect", "the ballast file, the reserve for a full disk, was removed"));
+    if (disk_reserve_remove(a->config.reserve))
+        log_event(a->config.log, LOG_WARN, "disk_reserve_removed",
+                  LOG_TEXT("effect", "the reserve file, the reserve for a full disk, was removed"));
     uv_mutex_lock(&a->lock);
     if (!a->stopping)
         uv_cond_timedwait(&a->wake, &a->lock, FULL_RETRY_NS);

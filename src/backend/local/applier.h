@@ -4,14 +4,14 @@
  * only in the journal. One such pass is called a sweep.
  *
  * A sweep reads synced frames back from the journal and passes them to the store in one
- * transaction; what was created and removed within a sweep is never written. Only after the store
- * has synced is the journal told, which may then reuse the segments.
+ * transaction; what was created and removed within a sweep is never written. The journal is
+ * notified after the store has synced, and may then reuse the segments.
  *
  * A failed commit is final: the applier stops, reports the reason, and the process must end. A full
- * disk is not final: the ballast file is removed, and the sweep is repeated until applier_stop. New
- * jobs must then be refused until the ballast file exists again, because they would use the space
- * that the ballast file left for records that end jobs. They must also be refused earlier, while
- * what waits to be swept could need more space than there is. */
+ * disk is not final: the reserve file is removed, and the sweep is repeated until applier_stop. New
+ * jobs must then be refused until the reserve file exists again, because they would use the space
+ * that the reserve file left for records that end jobs. They must also be refused earlier, while
+ * the records that wait to be swept could need more space than is free. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@
 #include "base/log.h"
 
 struct applier;
-struct ballast;
+struct disk_reserve;
 
 struct applier_state {
     uint64_t applied; /* records up to this position are in the store */
@@ -40,7 +40,7 @@ struct applier_state {
 struct applier_config {
     struct store *store;
     struct journal *journal;
-    struct ballast *ballast; /* NULL = none */
+    struct disk_reserve *reserve; /* NULL = none */
     const struct log *log;
     void *ctx;
     /* Called on the applier thread when the state has changed. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies a store while it is in use into a file without a name, in a separate thread.
  *
- * The copy shows one moment: one read transaction on a read-only connection lasts from the first
- * page to the last. The WAL cannot be reset during this time, so the copy runs at the speed of the
- * disk; a slow client reads it from the file afterwards. The file loses its name as soon as it is
- * open, so a process that dies leaves nothing behind. */
+ * The copy shows the store at one moment: one read transaction on a read-only connection lasts from
+ * the first page to the last. The WAL cannot be reset during this time, so the copy runs at the
+ * speed of the disk; a slow client reads it from the file afterwards. The file loses its name as
+ * soon as it is open, so a process that dies leaves nothing behind. */
 #pragma once
 
 #include "backend/backend.h"

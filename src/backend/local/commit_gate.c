@@ -236,11 +236,12 @@ static void cache_values(struct commit_gate *g, const struct gate_step *t)
     static const struct job_extra none;
     for (size_t i = 0; g->cache && i < t->out.reply_count; i++) {
         const struct engine_reply *r = &t->out.replies[i];
-        if (r->reply.kind != OP_KV_COMMIT || r->reply.outcome != OUT_OK)
+        const struct op_kv_commit *c = r->reply.outcome == OUT_OK ? op_commit(r->op) : NULL;
+        if (!c || c->set_count == 0 || r->reply.repeat)
             continue;
-        const struct op_kv_commit *c = &r->op->kv_commit;
+        uint64_t version = r->reply.kind == OP_ACK ? r->reply.handoff->version : r->reply.version;
         for (uint32_t k = 0; k < c->set_count; k++)
-            cache_put(g->cache, KV_BODY | (r->reply.version + k), t->last, &none, c->sets[k].value);
+            cache_put(g->cache, KV_BODY | (version + k), t->last, &none, c->sets[k].value);
     }
 }
 
@@ -796,17 +797,20 @@ static void bodies_into(struct engine_reply *r, const struct fetch *f,
     }
 }
 
-/* The store does not know when a lease expires; the engine does, for leases that still exist. */
-static const struct job_view *leases_into(struct commit_gate *g, struct gate_step *t,
+/* What the store does not know and the engine does: when a lease expires, if it still exists, and
+ * whether the priority of a job is an order. */
+static const struct job_view *engine_into(struct commit_gate *g, struct gate_step *t,
                                           const struct gate_page *page, struct now now)
 {
     if (page->count == 0)
         return page->jobs;
     struct job_view *jobs = arena_copy(&t->out.arena, page->jobs, page->count * sizeof(*jobs));
-    for (uint32_t i = 0; jobs && i < page->count; i++)
-        if (jobs[i].job.state == STATE_RUNNING)
-            jobs[i].lease_left_ms =
-                engine_lease_left_ms(g->engine, jobs[i].job.seq, jobs[i].token, now);
+    for (uint32_t i = 0; jobs && i < page->count; i++) {
+        const struct job *j = &jobs[i].job;
+        jobs[i].by_due = engine_queue_by_due(g->engine, j->queue);
+        if (j->state == STATE_RUNNING)
+            jobs[i].lease_left_ms = engine_lease_left_ms(g->engine, j->seq, jobs[i].token, now);
+    }
     return jobs ? jobs : page->jobs;
 }
 
@@ -815,7 +819,7 @@ static void page_into(struct commit_gate *g, struct gate_step *t, struct engine_
 {
     struct reply *to = &r->reply;
     if (r->list) {
-        to->jobs = leases_into(g, t, page, now);
+        to->jobs = engine_into(g, t, page, now);
         to->job_count = page->count;
         to->cursor = page->cursor;
         to->as_of = page->as_of;

@@ -107,7 +107,7 @@ static void report_clock(struct local *l)
     if (suspect && !l->clock_suspect)
         log_event(l->config.log, LOG_ERROR, "clock_jumped",
                   LOG_TEXT("effect", "jobs do not expire and history is not pruned"),
-                  LOG_TEXT("way_out", "if the clock is right: POST /v1/clock/accept"));
+                  LOG_TEXT("next", "if the clock is right: POST /v1/clock/accept"));
     l->clock_suspect = suspect;
 }
 
@@ -212,15 +212,15 @@ static void tell_news(struct local *l)
 static void settle_further(struct local *l)
 {
     struct engine *e = gate_engine(l->gate);
-    if (!l->settles.first)
+    if (!l->settle_calls.first)
         return;
     bool due = !l->config.still && engine_next_tick_ms(e, local_now(l)) <= 0;
-    for (struct settle *s = l->settles.first; s && !due; s = s->next) {
+    for (struct settle_call *s = l->settle_calls.first; s && !due; s = s->next) {
         if (!s->worked)
             s->position = engine_position(e);
         s->worked = true;
     }
-    settles_end(&l->settles, gate_durable_position(l->gate));
+    settle_calls_end(&l->settle_calls, gate_durable_position(l->gate));
 }
 
 static void arm_timer(struct local *l);
@@ -312,7 +312,7 @@ void local_free(struct local *l)
     local_reads_free(l);
     gate_free(l->gate);
     journal_close(l->journal);
-    ballast_close(l->ballast);
+    disk_reserve_close(l->reserve);
     if (l->store)
         l->store->ops->close(l->store);
     watches_done(&l->watches);
@@ -367,7 +367,7 @@ static void maybe_closed(struct local *l)
     if (!l->closing || !gate_idle(l->gate) || uv_is_closing((uv_handle_t *)&l->prepare) ||
         (engine_bulks_waiting(gate_engine(l->gate)) && !l->gave_up))
         return;
-    settles_end_all(&l->settles);
+    settle_calls_end_all(&l->settle_calls);
     local_upkeep_end(l);
     threads_stop(l);
     handles_close(l, handle_closed_cb);
@@ -423,7 +423,7 @@ static void local_unwatch(struct backend *b, struct backend_watch *w)
 
 static unsigned local_caps(const struct backend *b)
 {
-    unsigned caps = CAP_STRICT_ORDER | CAP_WHOLE_JOBS;
+    unsigned caps = CAP_STRICT_ORDER | CAP_WHOLE_JOBS | CAP_CLAIM_LIMITS | CAP_DEPENDENCIES;
     return b->ops == &local_ops ? caps | CAP_DURABLE_REPLY : caps;
 }
 
@@ -518,7 +518,7 @@ static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     struct local *l = local_of(b);
     if (l->closing)
         return -ERR_CLOSED;
-    if (!settles_add(&l->settles, l, fn, ctx))
+    if (!settle_calls_add(&l->settle_calls, l, fn, ctx))
         return -ERR_NOMEM;
     wake_soon(l);
     return 0;

@@ -11,10 +11,11 @@
 #include "backend/local/journal/files.h"
 #include "backend/local/store/store.h"
 
-struct ballast;
+struct disk_reserve;
 
-/* Owns store, files (the journal's directory) and ballast (may be NULL), also on failure. The
+/* Owns store, files (the journal's directory) and reserve (may be NULL), also on failure. The
  * store's apply runs on the applier thread, and each of its readers on a separate thread. */
 MUST_CHECK int backend_open_on_store(struct store *store, struct files *files,
-                                     struct ballast *ballast, const struct backend_config *config,
-                                     struct backend **ret, struct err_note *note);
+                                     struct disk_reserve *reserve,
+                                     const struct backend_config *config, struct backend **ret,
+                                     struct err_note *note);

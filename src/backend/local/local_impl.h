@@ -10,7 +10,7 @@
  *   applier.c      the thread that writes frames of the journal to the store;  backup.c  copies it
  *   reader.c       the threads that read the store
  *   store.h        the interface of a store;  store_*.c  what both stores share
- *   ballast.c, store_dir.c  reserved disk space, and the data directory with its lock
+ *   disk_reserve.c, store_dir.c  reserved disk space, and the data directory with its lock
  *   watches.c, loop_wake.c  clients that wait for a queue, and threads that wake the loop
  *
  *   engine/        the state in memory, and every decision
@@ -28,9 +28,9 @@
 #include "backend/local/journal/writer.h"
 #include "backend/local/loop_wake.h"
 #include "backend/local/reader.h"
-#include "backend/local/store/ballast.h"
+#include "backend/local/store/disk_reserve.h"
 #include "backend/local/watches.h"
-#include "backend/settles.h"
+#include "backend/settle_calls.h"
 
 /* A query that needs records which are not all applied yet. */
 struct read_wait {
@@ -48,7 +48,7 @@ struct local {
     struct commit_gate *gate;
     struct journal *journal; /* this and the threads are NULL for memory: */
     unsigned torn_files;     /* saved copies of incomplete entries beside the journal */
-    struct ballast *ballast;
+    struct disk_reserve *reserve;
     struct writer *writer;
     struct applier *applier;
     struct reader *reader; /* bodies */
@@ -67,7 +67,7 @@ struct local {
     backend_news_fn news_fn;
     void *news_ctx;
     uint64_t news_told; /* the newest event that was reported to the listener */
-    struct settles settles;
+    struct settle_calls settle_calls;
     struct backup *backup;            /* running, also after it was cancelled */
     struct backup_request backup_for; /* done = NULL: it was cancelled */
     /* it starts when this position is applied; 0 = it has started */

@@ -116,7 +116,7 @@ static void torn_save(struct local *l, uint64_t bytes, char name[JOURNAL_TORN_NA
     int err;
     if (bytes > TORN_BYTES_MAX)
         err = err_note_set(why, -ERR_TOO_BIG, "it has more than %" PRIu64 " bytes", TORN_BYTES_MAX);
-    else if (ballast_room(l->ballast) / TORN_ROOM_FACTOR < bytes)
+    else if (disk_reserve_room(l->reserve) / TORN_ROOM_FACTOR < bytes)
         err = err_note_set(why, -ERR_NO_SPACE, "there is too little free space on the disk");
     else
         err = journal_torn_save(l->journal, name, why);
@@ -236,7 +236,7 @@ static void synced_cb(void *ctx, uint64_t position, uint64_t bytes)
 
 static uint64_t room_cb(void *ctx)
 {
-    return ballast_room(((struct local *)ctx)->ballast);
+    return disk_reserve_room(((struct local *)ctx)->reserve);
 }
 
 /* The threads wake the loop only after they have been given work. */
@@ -244,7 +244,7 @@ static int threads_start(struct local *l, struct err_note *note)
 {
     struct applier_config applier = {.store = l->store,
                                      .journal = l->journal,
-                                     .ballast = l->ballast,
+                                     .reserve = l->reserve,
                                      .log = l->config.log,
                                      .ctx = l,
                                      .notify = local_wake_loop};
@@ -282,7 +282,7 @@ static int open_all(struct local *l, struct files *files, struct err_note *note)
     return err ? err : threads_start(l, note);
 }
 
-int backend_open_on_store(struct store *store, struct files *files, struct ballast *ballast,
+int backend_open_on_store(struct store *store, struct files *files, struct disk_reserve *reserve,
                           const struct backend_config *config, struct backend **ret,
                           struct err_note *note)
 {
@@ -291,11 +291,11 @@ int backend_open_on_store(struct store *store, struct files *files, struct balla
     if (err) {
         store->ops->close(store);
         files->ops->done(files);
-        ballast_close(ballast);
+        disk_reserve_close(reserve);
         return err;
     }
     l->store = store;
-    l->ballast = ballast;
+    l->reserve = reserve;
     err = open_all(l, files, note);
     if (err) {
         local_abandon(l);
@@ -327,13 +327,13 @@ static int journal_dir(const char *dir, const struct store_meta *meta, struct fi
     return err;
 }
 
-/* A full disk must not prevent the server from starting: then the ballast file is removed. */
-static int store_open(const char *dir, const struct backend_config *config, struct ballast *ballast,
-                      struct store **ret, struct err_note *note)
+/* A full disk must not prevent the server from starting: then the reserve file is removed. */
+static int store_open(const char *dir, const struct backend_config *config,
+                      struct disk_reserve *reserve, struct store **ret, struct err_note *note)
 {
     struct wall_time now = clock_now(&config->clock).wall;
     int err = store_open_sqlite(dir, now, ret, note);
-    if (err == -ERR_NO_SPACE && ballast_drop(ballast))
+    if (err == -ERR_NO_SPACE && disk_reserve_remove(reserve))
         err = store_open_sqlite(dir, now, ret, note);
     if (!err)
         (*ret)->log = config->log;
@@ -345,19 +345,19 @@ int backend_open_local(const char *dir, const struct backend_config *config, str
 {
     struct store *store = NULL;
     struct files *files = NULL;
-    struct ballast *ballast = NULL;
-    int err = ballast_open(dir, BALLAST_BYTES, &ballast);
+    struct disk_reserve *reserve = NULL;
+    int err = disk_reserve_open(dir, DISK_RESERVE_BYTES, &reserve);
     if (!err)
-        err = store_open(dir, config, ballast, &store, note);
+        err = store_open(dir, config, reserve, &store, note);
     if (!err && backup_leftovers_remove(dir) > 0)
         log_event(config->log, LOG_INFO, "unfinished_backup_removed");
     if (!err)
         err = journal_dir(dir, store->ops->meta(store), &files, note);
     if (!err)
-        return backend_open_on_store(store, files, ballast, config, ret, note);
+        return backend_open_on_store(store, files, reserve, config, ret, note);
     if (store)
         store->ops->close(store);
-    ballast_close(ballast);
+    disk_reserve_close(reserve);
     return err;
 }
 

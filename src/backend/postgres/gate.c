@@ -205,8 +205,8 @@ static void synced_cb(void *ctx, int err, const struct round_error *error)
     struct unit *last = s->syncing;
     s->syncing = NULL;
     if (err == -ERR_INVALID)
-        log_event(s->sh.config.log, LOG_ERROR, "postgres_sync", LOG_TEXT("state", error->state),
-                  LOG_TEXT("text", error->text));
+        log_event(s->sh.config.log, LOG_ERROR, "postgres_sync_failed",
+                  LOG_TEXT("state", error->state), LOG_TEXT("text", error->text));
     if (err) {
         pg_gate_break(s);
         pg_pipeline_later(s);

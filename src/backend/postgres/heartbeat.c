@@ -7,7 +7,13 @@
  * wait for that. */
 #include "backend/postgres/impl.h"
 
-enum heartbeat_slot { HEARTBEAT_NOW, HEARTBEAT_SEEN, HEARTBEAT_LEADER, HEARTBEAT_NODES };
+enum heartbeat_slot {
+    HEARTBEAT_NOW,
+    HEARTBEAT_SEEN,
+    HEARTBEAT_LEADER,
+    HEARTBEAT_NODES,
+    HEARTBEAT_INBOX
+};
 enum nodes_column {
     NODES_NOW,
     NODES_LEADER_EPOCH,
@@ -41,6 +47,7 @@ void pg_heartbeat_send(struct pg_store *s)
     pg_args_i8(a, shared_manual_now(&s->sh));
     pg_args_i4(a, BACKEND_NODES_MAX);
     pg_conn_send(s->pipeline, SQL_NODES, a);
+    pg_conn_send(s->pipeline, SQL_INBOX_WAITING, a);
 }
 
 static void take_nodes(struct pg_store *s, const PGresult *r)
@@ -78,6 +85,7 @@ void pg_heartbeat_take(struct pg_store *s)
     const PGresult *led = pg_conn_result(s->pipeline, HEARTBEAT_LEADER);
     shared_leader_take(&s->sh, PQntuples(led) == 1 ? (int64_t)pg_col_count(led, 0, 0) : 0);
     take_nodes(s, pg_conn_result(s->pipeline, HEARTBEAT_NODES));
+    pg_inbox_counted(s, pg_conn_result(s->pipeline, HEARTBEAT_INBOX));
 }
 
 void pg_link_heard(struct pg_store *s)

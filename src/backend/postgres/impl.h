@@ -23,9 +23,11 @@
  *
  *   queues, number of a queue   shared: units that work on jobs of the queue (lock_shared,
  *                               nonce_lock, lock_number); exclusive: units that change the queue as
- *                               a whole (lock_alone). Taken in ascending order.
+ *                               a whole (lock_alone), and all units if the queue has limits at the
+ *                               claim (claim_due_lock, too). Taken in ascending order.
  *   kv, bucket of a key         exclusive: units that read or set keys of the bucket (kv_lock)
  *   schedule, 0                 exclusive: units that change a schedule (schedule_lock)
+ *   inbox, 0                    exclusive: the node that takes rows of the inbox (inbox_take)
  *   hash of the schema's name   exclusive: creating the tables (schema_lock)
  *
  *   postgres.c      opening, closing, the table of the backend
@@ -33,6 +35,7 @@
  *   transact.c      a unit from begin to commit or rollback; work_state.h has its states
  *   gate.c          replies that wait for the disk
  *   read_view.c     quick queries;  search.c  queries that may take long
+ *   inbox.c         jobs from transactions of users
  *   tick.c          what the leader does as time passes
  *   heartbeat.c     heartbeats, the leader, the state of the database
  *   notify.c        notifications between nodes
@@ -67,7 +70,7 @@ enum second_question {
 struct pg_unit {
     struct unit unit;
     struct args args;
-    size_t slots[24];          /* see load.c */
+    size_t slots[28];          /* see load.c */
     size_t alerts_at;          /* index of the rules in the round that requested them */
     size_t trim_at, counts_at; /* of notices, in the round that stored; SIZE_MAX = not requested */
     size_t versions_asked;     /* in that round */
@@ -82,6 +85,19 @@ struct search {
     const struct op *op;
     struct batch *batch;
     struct search *next;
+};
+
+/* inbox.c */
+struct pg_inbox {
+    bool wanted;            /* rows may be there */
+    bool last;              /* the last work was a batch of it */
+    bool more;              /* the current batch left some */
+    bool fault;             /* the current batch failed because of what it contains */
+    uint32_t limit;         /* rows of the next batch; 0 = the default */
+    uint64_t condemned;     /* sequence of a row that cannot be taken; 0 = none … */
+    char trouble[400];      /* … and why */
+    struct inbox_row *rows; /* of the current batch, in the arena of its unit */
+    size_t count;
 };
 
 struct pg_store {
@@ -102,9 +118,12 @@ struct pg_store {
 
     /* used by the leader */
     int64_t resume_from_ms; /* pauses that ended after this are still to be reported */
-    const PGresult *tick_rows[5], *tick_resumed, *tick_keys;
-    bool tick_stale; /* the alert rules have changed since this node loaded them */
+    const PGresult *tick_rows[5], *tick_resumed, *tick_keys, *tick_stepped;
+    size_t step_at;    /* result of the step that builds such an order; SIZE_MAX = none */
+    bool limits_exist; /* a queue has limits at the claim, or had */
+    bool tick_stale;   /* the alert rules have changed since this node loaded them */
 
+    struct pg_inbox inbox;
     struct search *searches, **search_last; /* queries that wait for the reader */
     struct pg_unit search_unit;             /* its arena and arguments only */
 
@@ -167,6 +186,19 @@ void pg_pipeline_opened_cb(void *ctx);
 void pg_timer_set(struct pg_store *s);
 bool pg_pipeline_idle(const struct pg_store *s);
 
+/* unit/limits.c: limits at the claim */
+/* What a unit with claims on limited queues reads, with the first round. */
+void pg_limits_send_load(struct unit *u);
+void pg_limits_loaded(struct unit *u);
+/* Whether each limited queue of the unit is locked exclusively, according to the results of the
+ * locks (the second may be NULL); otherwise its limits are new, and the unit begins again. */
+bool pg_limits_locked(const struct unit *u, const PGresult *locks, const PGresult *more);
+void pg_limits_send_store(struct unit *u); /* after the jobs */
+/* The part of a tick that builds and cleans up the orders of limited queues. */
+void pg_limits_send_due(struct pg_store *s);
+/* Reads their results; false: another queue than those that are locked was built. */
+bool pg_limits_stepped(struct pg_store *s, const PGresult *locks);
+
 /* heartbeat.c */
 int64_t pg_answer_ms(const struct pg_store *s);
 void pg_heartbeat_send(struct pg_store *s);
@@ -175,6 +207,7 @@ void pg_link_heard(struct pg_store *s); /* the write connection was opened */
 void pg_cluster(const struct backend *b, struct backend_cluster *ret);
 
 /* transact.c: one transaction from begin to commit */
+void pg_load_unit(struct pg_store *s);  /* its turns are set, its transaction has begun */
 void pg_begin_unit(struct pg_store *s); /* its operations are set */
 void pg_store_and_commit(
     struct pg_store *s); /* the end of every transaction: stores the changes and commits */
@@ -229,6 +262,10 @@ enum load_slot {
     LOAD_IDEM,
     LOAD_KEYS,
     LOAD_ALERTS,
+    LOAD_LOCKS,
+    LOAD_NONCE_LOCKS,
+    LOAD_CLAIM_QUEUES,
+    LOAD_CLAIM_GROUPS,
     LOAD_SLOT_COUNT
 };
 
@@ -240,6 +277,7 @@ bool pg_unit_needs_replies(struct unit *u);
 int pg_unit_replies_loaded(struct unit *u);
 void pg_load_rows(struct unit *u, size_t result, bool claimable);
 struct row *pg_load_row(struct unit *u, const PGresult *r, int at); /* NULL = no memory */
+void pg_row_bodies(struct row *r, const PGresult *res, int at);     /* as far as they came along */
 int pg_load_queues(struct unit *u, const PGresult *r);
 void pg_row_load(const PGresult *r, int at, struct row *ret); /* without its queue */
 void pg_unit_send_store(struct unit *u);
@@ -253,6 +291,9 @@ void pg_unit_done(struct pg_unit *p);
 void pg_unit_init(struct pg_unit *p, struct pg_store *s);
 
 /* read_view.c, search.c */
+/* An attempt from row i of a result: number, started, ended, outcome, kind of error, worker, error.
+ */
+bool pg_attempt_read(const void *result, size_t i, struct attempt_view *ret);
 void pg_read_view_send(struct pg_store *s);
 void pg_read_view_answer(struct pg_store *s);
 void pg_view_row(const PGresult *r, int at, struct wall_time now, bool body, struct job_view *ret);
@@ -315,6 +356,18 @@ void pg_bulk_begun(struct pg_store *s, struct unit *u);
 void pg_begin_bulk(struct pg_store *s); /* a slice of the first action */
 void pg_bulk_send_store(struct pg_store *s);
 void pg_bulk_adopt(struct pg_store *s, const PGresult *r);
+
+/* inbox.c */
+bool pg_inbox_due(const struct pg_store *s);
+bool pg_inbox_turn(struct pg_store *s);                       /* whether a batch is next */
+void pg_inbox_counted(struct pg_store *s, const PGresult *r); /* of SQL_INBOX_WAITING */
+void pg_begin_inbox(struct pg_store *s);
+void pg_inbox_send_store(struct pg_store *s); /* with the jobs */
+void pg_inbox_stored(struct pg_store *s);     /* after its commit */
+/* The database refused the batch; what it contains is at fault. */
+void pg_inbox_error(struct pg_store *s, const struct round_error *error);
+void pg_inbox_fault(struct pg_store *s, const char *why);
+void pg_inbox_failed(struct pg_store *s); /* it was rolled back, or its outcome is unknown */
 
 /* tick.c */
 void pg_begin_tick(struct pg_store *s);

@@ -5,8 +5,8 @@
  * sent. A queue that was not announced is found by the slow poll (pipeline.c). If changes of keys
  * may have been lost, their listeners get a gap event.
  *
- * A message is the epoch of the sender, a space, and the name of a queue or one of the prefixes
- * below, with which no name begins. */
+ * A message is the epoch of the sender (0 = a client of the database), a space, and the name of a
+ * queue or one of the prefixes below, with which no name begins. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -19,6 +19,7 @@
 #define PREFIX_SET "\001s"       /* version, space, key in hexadecimal */
 #define PREFIX_DELETED "\001d"   /* the same */
 #define PREFIX_CANCEL "\001c"    /* see shared_cancel_text */
+#define PREFIX_INBOX "\001i"     /* the function enqueue was called (sql/inbox.sql) */
 #define KEYS_MAX 256             /* keys that wait to be announced; more become a gap */
 
 struct wake_name {
@@ -219,6 +220,11 @@ static void hear_key(struct pg_store *s, uint8_t kind, const char *word)
 
 static void hear_sign(struct pg_store *s, const char *sign)
 {
+    if (strcmp(sign, PREFIX_INBOX) == 0) {
+        s->inbox.wanted = true;
+        pg_pipeline_later(s);
+        return;
+    }
     if (strcmp(sign, PREFIX_LISTENING) == 0)
         s->sh.node.others += s->sh.node.others == 0; /* until the nodes are counted */
     else if (strncmp(sign, PREFIX_SET, 2) == 0)
@@ -265,7 +271,8 @@ void pg_notify_opened_cb(void *ctx)
         shared_events_gap(&s->sh);
         shared_events_call(&s->sh);
     }
-    s->heard = s->hello_due = true;
+    s->heard = s->hello_due = s->inbox.wanted = true;
+    pg_pipeline_later(s);
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
     pg_notify_wake(s);
 }

@@ -29,7 +29,7 @@
  * now. */
 #define GUARD                                                                                      \
     "DO $$BEGIN IF pg_is_in_recovery() THEN RAISE EXCEPTION 'the PostgreSQL server is a standby "  \
-    "that takes no writes'; END IF; IF %s AND (current_setting('fsync') = 'off' OR "               \
+    "that accepts no writes'; END IF; IF %s AND (current_setting('fsync') = 'off' OR "             \
     "current_setting('full_page_writes') = 'off') THEN RAISE EXCEPTION 'the PostgreSQL server "    \
     "can lose what it commits (fsync or full_page_writes is off)'; END IF; END$$; "
 
@@ -58,7 +58,7 @@ static bool pg_leads(const struct backend *b)
 static unsigned pg_caps(const struct backend *b)
 {
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
-    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_CHANGES | CAP_WHOLE_JOBS |
+    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_CHANGES | CAP_WHOLE_JOBS | CAP_CLAIM_LIMITS |
            (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
 }
 
@@ -76,9 +76,10 @@ static int pg_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     struct pg_store *s = pg_of(b);
     if (s->sh.closing)
         return -ERR_CLOSED;
-    if (!settles_add(&s->sh.settles, s, fn, ctx))
+    if (!settle_calls_add(&s->sh.settle_calls, s, fn, ctx))
         return -ERR_NOMEM;
-    s->sh.tick_wanted = true;
+    s->sh.tick_wanted = s->inbox.wanted = true;
+    s->sh.node.seen_at_ms = 0; /* a heartbeat, for the figures */
     pg_pipeline_later(s);
     return 0;
 }
@@ -98,6 +99,7 @@ static void timer_cb(uv_timer_t *timer)
     /* The slow poll finds changes of other nodes that were not announced. */
     if (s->sh.node.others || s->url.pooled)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
+    s->inbox.wanted |= s->url.pooled;
     pg_pipeline_later(s);
     pg_timer_set(s);
 }
@@ -149,7 +151,7 @@ static void take_down(struct pg_store *s)
 static void closed_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
-    settles_end_all(&s->sh.settles);
+    settle_calls_end_all(&s->sh.settle_calls);
     take_down(s);
 }
 
@@ -181,23 +183,24 @@ static bool work_left(const struct pg_store *s)
     if (s->sh.node.seen_at_ms == 0 || !work_idle(&s->progress) || s->next_unit || s->sh.first ||
         s->gate || s->sh.bulks)
         return true;
-    return shared_tick_due(&s->sh);
+    return shared_tick_due(&s->sh) || pg_inbox_due(s);
 }
 
-static void end_settles(struct pg_store *s)
+static void answer_settle_calls(struct pg_store *s)
 {
-    if (!s->sh.settles.first || !pg_conn_up(s->pipeline) || work_left(s))
+    if (!s->sh.settle_calls.first || !pg_conn_up(s->pipeline) || work_left(s))
         return;
-    for (struct settle *one = s->sh.settles.first; one; one = one->next)
+    for (struct settle_call *one = s->sh.settle_calls.first; one; one = one->next)
         one->worked = true;
-    settles_end(&s->sh.settles, 0);
+    settle_calls_end(&s->sh.settle_calls, 0);
 }
 
 void pg_pipeline_after(struct pg_store *s)
 {
     if (s->progress.state == WORK_STATE_LEAVING)
         return;
-    end_settles(s);
+    shared_watches_due(&s->sh);
+    answer_settle_calls(s);
     if (s->sh.closing && pg_pipeline_idle(s) && !s->searching) {
         leave(s);
         return;
@@ -391,7 +394,9 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
     struct pg_store *s = mem_zalloc(sizeof *s);
     if (!s)
         return -ERR_NOMEM;
-    int err = pg_url_parse(rest, &s->url, note);
+    int err = shared_policy_check(config, true, note);
+    if (!err)
+        err = pg_url_parse(rest, &s->url, note);
     if (!err)
         err = open_store(s, config, note);
     if (err) {

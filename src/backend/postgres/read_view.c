@@ -36,7 +36,7 @@ static void send_get(struct unit *u, const struct op_job *want)
     pg_conn_send(pg_pipeline_of(u), SQL_ATTEMPTS, &pg_unit(u)->args);
 }
 
-static bool attempt_read(const void *result, size_t i, struct attempt_view *ret)
+bool pg_attempt_read(const void *result, size_t i, struct attempt_view *ret)
 {
     const PGresult *r = result;
     int at = (int)i;
@@ -60,7 +60,7 @@ static void view_attempts(struct unit *u, const PGresult *job, const PGresult *r
     pg_row_load(job, 0, &row);
     v->progress = progress_shown(pg_col_bytes(job, 0, last - 1), row.token);
     v->log = pg_col_bytes(job, 0, last);
-    unit_view_attempts(u, &row, attempt_read, r, (size_t)PQntuples(r), v);
+    unit_view_attempts(u, &row, pg_attempt_read, r, (size_t)PQntuples(r), v);
 }
 
 static size_t answer_get(struct unit *u, struct turn *t, size_t at)
@@ -94,6 +94,7 @@ static void send_peek(struct unit *u, const struct op_peek *want)
     pg_array_end(&pg_unit(u)->args);
     pg_args_i4(&pg_unit(u)->args, 0);
     pg_args_bytes(&pg_unit(u)->args, SPAN_LITERAL(""));
+    pg_args_i8(&pg_unit(u)->args, shared_now(u->s) * 1000);
     pg_conn_send(pg_pipeline_of(u), SQL_QUEUE_VIEWS, &pg_unit(u)->args);
     pg_args_text(&pg_unit(u)->args, want->queue);
     pg_args_i4(&pg_unit(u)->args, (int32_t)peek_limit(want));
@@ -147,6 +148,7 @@ static void send_views(struct unit *u, const struct op *op)
     uint32_t limit = want->limit && want->limit < LIMIT_BATCH ? want->limit : LIMIT_BATCH;
     pg_args_i4(&pg_unit(u)->args, list ? (int32_t)limit : 0);
     pg_args_text(&pg_unit(u)->args, list ? want->after : SPAN_LITERAL(""));
+    pg_args_i8(&pg_unit(u)->args, shared_now(u->s) * 1000);
     pg_conn_send(pg_pipeline_of(u), SQL_QUEUE_VIEWS, &pg_unit(u)->args);
     if (!list && want->group.len) {
         pg_args_text(&pg_unit(u)->args, want->name);
@@ -156,10 +158,12 @@ static void send_views(struct unit *u, const struct op *op)
     }
 }
 
-/* Behind the columns of QUEUE: since of the oldest ready, next due, the sums. */
+/* Behind the columns of QUEUE: since of the oldest ready, next due, the sums, limits at the claim.
+ */
 #define VIEW_OLDEST 11
 #define VIEW_DUE 12
 #define VIEW_SUMS 13
+#define VIEW_LIMITS (VIEW_SUMS + SUM_COUNT)
 
 static bool view_of_queue(struct unit *u, const PGresult *r, int at, struct queue_view *v)
 {
@@ -169,6 +173,11 @@ static bool view_of_queue(struct unit *u, const PGresult *r, int at, struct queu
     for (int sum = 0; sum < SUM_COUNT; sum++)
         q->sums[sum] = pg_col_sum(r, at, VIEW_SUMS + sum);
     wqueue_view(q, u->now, pg_col_time(r, at, VIEW_OLDEST), pg_col_time(r, at, VIEW_DUE), v);
+    q->use =
+        (struct claim_use){pg_col_count(r, at, VIEW_LIMITS), pg_col_i8(r, at, VIEW_LIMITS + 1)};
+    if (claim_limited(&q->policy))
+        unit_limited_view(q, u->now, pg_col_count(r, at, VIEW_LIMITS + 2),
+                          pg_col_count(r, at, VIEW_LIMITS + 3), &v->counts);
     return true;
 }
 

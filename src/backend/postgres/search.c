@@ -200,19 +200,12 @@ static void answer_exceptions(struct pg_store *s, struct reply *reply)
     int n = PQntuples(r);
     struct attempt_view *views =
         arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
-    for (int i = 0; views && i < n; i++)
-        views[i] = (struct attempt_view){
-            .number = (uint32_t)pg_col_i4(r, i, 0),
-            .started_at = {pg_col_time(r, i, 1)},
-            .ended_at = {pg_col_time(r, i, 2)},
-            .outcome = pg_col_kind(r, i, 3, ATTEMPT_OUTCOME_COUNT),
-            .error_kind = pg_col_kind(r, i, 4, ERROR_BUSINESS + 1),
-            .worker = pg_col_bytes(r, i, 5),
-            .error = pg_col_bytes(r, i, 6),
-            .seq = pg_col_seq(r, i, 7),
-            .id_hi = (uint64_t)pg_col_i8(r, i, 8),
-            .queue = pg_col_bytes(r, i, 9),
-        };
+    for (int i = 0; views && i < n; i++) {
+        (void)pg_attempt_read(r, (size_t)i, &views[i]);
+        views[i].seq = pg_col_seq(r, i, 7);
+        views[i].id_hi = (uint64_t)pg_col_i8(r, i, 8);
+        views[i].queue = pg_col_bytes(r, i, 9);
+    }
     reply->attempts = views;
     reply->attempt_count = views ? (uint32_t)n : 0;
 }

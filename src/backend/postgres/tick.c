@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the leader does as time passes: leases that expire, jobs that become due or expire, leases
  * of connections whose node has died, the slices of purges and deletes, retention (by the rule of
- * core/queues/retention.h), and the folding of sums.
+ * core/queues/retention.h), and moving sums from the deltas to the totals.
  *
  * A tick is one transaction that locks the row of the leader and finds its own epoch there; a
  * leader that was paused and replaced finds another epoch and does nothing. Each part takes a
@@ -13,7 +13,8 @@
 enum tick_slot {
     TICK_BEGIN,
     TICK_LOCK,
-    TICK_FOLD,
+    TICK_QUEUES_LOCK,
+    TICK_ADD_DELTAS,
     TICK_LEASES,
     TICK_JOBS,
     TICK_EXPIRY,
@@ -28,7 +29,7 @@ enum tick_slot {
     TICK_HOURS,
     TICK_KV,
     TICK_ITEMS,
-    TICK_ALERTS,
+    TICK_ALERTS, /* behind it what limits at the claim need, if queues have them */
 };
 
 #define ROW_SLOTS 5 /* parts that end rows, as in tick_rows */
@@ -46,12 +47,14 @@ static void tick_send(struct pg_store *s)
     struct args *a = &pg_unit(s->unit)->args;
     int64_t now = shared_now(&s->sh);
     s->unit->now.ms = now;
-    s->sh.tick_wanted = s->sh.trim_wanted = s->sh.dirty = false;
+    s->sh.tick_wanted = s->sh.trim_wanted = s->sh.dirty = s->tick_more = false;
+    s->tick_stepped = NULL;
     pg_conn_send(s->pipeline, SQL_BEGIN, a);
     pg_args_i8(a, s->sh.node.leader_epoch);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_conn_send(s->pipeline, SQL_LEADER_LOCK, a);
-    pg_conn_send(s->pipeline, SQL_FOLD, a);
+    send_due(s, SQL_CLAIM_DUE_LOCK, now);
+    pg_conn_send(s->pipeline, SQL_ADD_DELTAS, a);
     send_due(s, SQL_DUE_LEASES, now);
     send_due(s, SQL_DUE_JOBS, now);
     send_due(s, SQL_DUE_EXPIRY, now);
@@ -82,6 +85,7 @@ static void tick_send(struct pg_store *s)
     pg_args_i4(a, LIMIT_SLICE);
     pg_conn_send(s->pipeline, SQL_DUE_ITEMS, a);
     pg_alerts_send_version(s->unit);
+    pg_limits_send_due(s);
 }
 
 /* The number in the first column of a statement that returns one row. */
@@ -106,11 +110,11 @@ static bool tick_needs_queues(struct pg_store *s)
     static const enum tick_slot slots[] = {TICK_LEASES, TICK_JOBS, TICK_EXPIRY, TICK_BOUND,
                                            TICK_ITEMS};
     size_t n = 0;
-    s->tick_more = full(s, TICK_LEASES) || full(s, TICK_JOBS) || full(s, TICK_EXPIRY) ||
-                   full(s, TICK_BOUND) || number_at(s, TICK_PURGING) >= LIMIT_SLICE ||
-                   number_at(s, TICK_RETENTION) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE ||
-                   full(s, TICK_KV) || PQntuples(pg_conn_result(s->pipeline, TICK_ITEMS)) > 0;
-    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
+    s->tick_more |= full(s, TICK_LEASES) || full(s, TICK_JOBS) || full(s, TICK_EXPIRY) ||
+                    full(s, TICK_BOUND) || number_at(s, TICK_PURGING) >= LIMIT_SLICE ||
+                    number_at(s, TICK_RETENTION) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE ||
+                    full(s, TICK_KV) || PQntuples(pg_conn_result(s->pipeline, TICK_ITEMS)) > 0;
+    for (size_t i = 0; i < ROW_SLOTS; i++) {
         PGresult *r = pg_conn_take_result(s->pipeline, slots[i]);
         s->tick_rows[i] = r;
         n += (size_t)PQntuples(r);
@@ -130,7 +134,7 @@ static bool tick_needs_queues(struct pg_store *s)
         pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
         pg_array_end(&pg_unit(u)->args);
         pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
-        for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
+        for (size_t i = 0; i < ROW_SLOTS; i++)
             for (int k = 0; k < PQntuples(s->tick_rows[i]); k++)
                 pg_array_i8(&pg_unit(u)->args, pg_col_i8(s->tick_rows[i], k, JOB_SEQ));
         pg_array_end(&pg_unit(u)->args);
@@ -206,21 +210,30 @@ static void end_rows(struct pg_store *s)
         }
 }
 
+/* Rows of (number, name). */
+static struct wqueue *wake_queue(struct unit *u, const PGresult *r, int at)
+{
+    struct wqueue *q = unit_queue(u, (uint32_t)pg_col_i4(r, at, 0));
+    if (!q)
+        q = unit_queue_add(u, (uint32_t)pg_col_i4(r, at, 0), pg_col_bytes(r, at, 1));
+    if (q)
+        q->wake = true;
+    return q;
+}
+
 static int tick_work(struct pg_store *s)
 {
     struct unit *u = s->unit;
     end_rows(s);
     pg_keys_expired(u, s->tick_keys);
     for (int i = 0; i < PQntuples(s->tick_resumed); i++) {
-        struct wqueue *q = unit_queue(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0));
-        if (!q)
-            q = unit_queue_add(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0),
-                               pg_col_bytes(s->tick_resumed, i, 1));
+        struct wqueue *q = wake_queue(u, s->tick_resumed, i);
         if (!q)
             return -ERR_NOMEM;
-        q->wake = true;
         unit_tell_queue(u, EVENT_QUEUE_RESUMED, q, 0);
     }
+    if (s->tick_stepped && !wake_queue(u, s->tick_stepped, 0))
+        return -ERR_NOMEM;
     return u->nomem ? -ERR_NOMEM : 0;
 }
 
@@ -248,7 +261,7 @@ static void take_figures(struct pg_store *s)
     uint64_t jobs = 0;
     if (PQntuples(r) != 1)
         return;
-    for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
+    for (int state = STATE_SCHEDULED; state < SHARED_STATES_END; state++) {
         int64_t n = pg_col_sum(r, 0, state - 1);
         f->by_state[state] = n > 0 ? (uint64_t)n : 0;
         jobs += f->by_state[state];
@@ -261,6 +274,7 @@ static void take_figures(struct pg_store *s)
     f->kv_bytes = pg_col_count(r, 0, 9);
     f->notices_pending = pg_col_count(r, 0, 10);
     f->notices_dead = pg_col_count(r, 0, 11);
+    s->limits_exist = pg_col_bool(r, 0, 12);
 }
 
 void pg_tick_done(struct pg_store *s)
@@ -304,6 +318,8 @@ static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
         pg_round_failed(s, err, error);
     else if (tick_load(s, pg_conn_take_result(s->pipeline, 1)) != 0)
         pg_give_back(s, false, "out of memory");
+    else if (!pg_limits_locked(s->unit, pg_conn_result(s->pipeline, 0), NULL))
+        pg_give_back(s, true, NULL); /* limits that are new: the next tick does it */
     else if (tick_needs_more(s))
         pg_go(s, tick_keys_cb);
     else
@@ -322,7 +338,9 @@ static void tick_cb(void *ctx, int err, const struct round_error *error)
         pg_give_back(s, false, NULL);
         return;
     }
-    if (tick_needs_queues(s))
+    if (!pg_limits_stepped(s, pg_conn_result(s->pipeline, TICK_QUEUES_LOCK)))
+        pg_give_back(s, true, NULL);
+    else if (tick_needs_queues(s))
         pg_go(s, tick_queues_cb);
     else
         tick_store(s);

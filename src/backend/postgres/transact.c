@@ -18,7 +18,7 @@
 #include "backend/postgres/impl.h"
 #include "backend/shared/row_check.h"
 
-#define LOAD_STATEMENTS 32 /* no unit begins with more */
+#define LOAD_STATEMENTS 36 /* no unit begins with more */
 
 /* --- the end of a unit --- */
 
@@ -74,7 +74,8 @@ void pg_over_with_answers(struct pg_store *s)
 /* The unit is committed and visible to others. Its events are published when it is on the disk. */
 static void committed(struct pg_store *s)
 {
-    const struct unit *u = s->unit;
+    struct unit *u = s->unit;
+    unit_limits_committed(u);
     if (s->progress.work != WORK_TICK)
         s->sh.dirty |= u->records > 0;
     unit_count_commit(s->unit, pg_unit(s->unit)->began_ns);
@@ -109,6 +110,8 @@ void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
     shared_bulk_forget(s->unit);
     if (s->progress.work == WORK_BULK)
         shared_bulks_answer(&s->sh);
+    if (s->progress.work == WORK_INBOX)
+        pg_inbox_failed(s);
     unit_turns_refuse(s->unit, out, note);
     pg_over(s);
 }
@@ -127,6 +130,8 @@ static void begin_again(struct pg_store *s)
         pg_begin_unit(s);
     else if (s->progress.work == WORK_BULK)
         pg_begin_bulk(s);
+    else if (s->progress.work == WORK_INBOX)
+        pg_begin_inbox(s);
     else
         pg_over(s); /* the next tick comes by itself */
 }
@@ -165,6 +170,8 @@ void pg_round_failed(struct pg_store *s, int err, const struct round_error *erro
     }
     bool again = worth_repeating(error);
     const char *words = pg_sentence(error);
+    if (!again && s->progress.work == WORK_INBOX)
+        pg_inbox_error(s, error);
     if (!again)
         log_event(s->sh.config.log, LOG_WARN, "postgres_refused", LOG_TEXT("state", error->state),
                   LOG_TEXT("text", error->text));
@@ -223,8 +230,9 @@ static void fill_bodies(struct pg_store *s)
 static bool may_pipeline(const struct pg_store *s)
 {
     return s->progress.work == WORK_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
-           !s->unit->bulk && !shared_heartbeat_due(&s->sh) && !shared_tick_due(&s->sh) &&
-           pg_gate_watched(s) && pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
+           !s->unit->bulk && !pg_inbox_due(s) && !shared_heartbeat_due(&s->sh) &&
+           !shared_tick_due(&s->sh) && pg_gate_watched(s) &&
+           pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
 }
 
 /* The next unit is one that had to wait, or is formed from the waiting operations. False: no
@@ -249,6 +257,8 @@ void pg_store_and_commit(struct pg_store *s)
     pg_unit_send_store(u);
     if (s->progress.work == WORK_BULK)
         pg_bulk_send_store(s);
+    if (s->progress.work == WORK_INBOX)
+        pg_inbox_send_store(s);
     if (s->progress.work == WORK_TICK)
         pg_tick_send_next(s);
     if (u->nomem) {
@@ -275,6 +285,10 @@ static void take_stored(struct pg_store *s)
     } else if (s->progress.work == WORK_TICK) {
         pg_tick_done(s);
         pg_alerts_stored(s->unit);
+    } else if (s->progress.work == WORK_INBOX) {
+        unit_rates_take(s->unit);
+        pg_alerts_stored(s->unit);
+        pg_inbox_stored(s);
     }
     committed(s);
     if (s->progress.work == WORK_BULK)
@@ -300,7 +314,10 @@ static void work(struct pg_store *s)
         return;
     }
     unit_work(s->unit);
-    if (u->short_of_numbers) {
+    if (u->short_of_limits) {
+        u->limits_wanted = true;
+        pg_give_back(s, true, "the limits of its queue change repeatedly");
+    } else if (u->short_of_numbers) {
         for (size_t i = 0; i < u->name_count; i++)
             queue_cache_forget(&s->sh, u->names[i].name);
         pg_give_back(s, true, "its queue is created and deleted repeatedly");
@@ -338,6 +355,18 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
     work(s);
 }
 
+static const PGresult *locks_at(const struct unit *u, enum load_slot slot)
+{
+    size_t at = pg_unit((struct unit *)(uintptr_t)u)->slots[slot];
+    return at == SIZE_MAX ? NULL : pg_conn_result(pg_pipeline_of(u), at);
+}
+
+/* The queues of nonces are locked by a statement of their own. */
+static bool limits_locked(const struct unit *u)
+{
+    return pg_limits_locked(u, locks_at(u, LOAD_LOCKS), locks_at(u, LOAD_NONCE_LOCKS));
+}
+
 static void loaded_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
@@ -347,7 +376,13 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
     }
     err = pg_unit_loaded(s->unit);
     if (err) {
+        if (err != -ERR_NOMEM && s->progress.work == WORK_INBOX)
+            pg_inbox_fault(s, "the row of its queue is damaged");
         pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
+        return;
+    }
+    if (!limits_locked(s->unit) || !unit_limits_expected(s->unit)) {
+        pg_give_back(s, true, "the limits of its queue change repeatedly");
         return;
     }
     /* The first statement that is sent drops the results of this round. */
@@ -362,7 +397,7 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
         work(s);
 }
 
-static void load(struct pg_store *s)
+void pg_load_unit(struct pg_store *s)
 {
     unit_ask(s->unit);
     pg_unit_send_load(s->unit);
@@ -433,7 +468,7 @@ static void schedules_cb(void *ctx, int err, const struct round_error *error)
     if (err)
         pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a schedule's row is damaged");
     else if (shared_class(s->unit->turns[0].op) == CLASS_FIRE)
-        load(s);
+        pg_load_unit(s);
     else
         work(s);
 }
@@ -468,6 +503,6 @@ void pg_begin_unit(struct pg_store *s)
         pg_alerts_send_load(u);
         pg_go(s, alerts_cb);
     } else {
-        load(s);
+        pg_load_unit(s);
     }
 }

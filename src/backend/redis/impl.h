@@ -29,8 +29,8 @@
  *   heartbeat.c     heartbeats, the leader, the state of the server
  *   notify.c        notifications of other nodes
  *   unit/           what a unit reads and writes, how rows are encoded and indexed
- *   connection/     access to the server: URL, TLS, arguments, handshake, scripts; knows no jobs
- *   lua/            the scripts that run inside the server */
+ *   connection/     access to the server: URL, TLS, arguments, handshake, scripts; knows nothing
+ * about jobs lua/            the scripts that run inside the server */
 #pragma once
 
 #include <uv.h>
@@ -222,7 +222,8 @@ void rd_unit_send_load(struct item *it);
 void rd_args_reply_spans(struct rargs *a);
 int rd_unit_loaded(struct item *it, const redisReply *r); /* -ERR_NOMEM, -ERR_CORRUPT */
 struct row *rd_load_row(struct unit *u, struct span seq, struct span packed); /* NULL = no memory */
-const redisReply *rd_load_keys(const redisReply *r); /* the part about keys and values */
+/* The reply to rd_kv_ask: false if the item has ended because of it. */
+bool rd_keys_answered(struct item *it, redisReply *r);
 int rd_load_queues(struct unit *u, const redisReply *r);
 bool rd_unit_needs_sharers(struct item *it); /* if so, sends the query */
 void rd_unit_sharers_loaded(struct item *it, const redisReply *r);

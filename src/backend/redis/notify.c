@@ -39,7 +39,7 @@ void rd_notify_received_cb(void *ctx, const redisReply *r)
     struct rd_store *s = ctx;
     struct span kind = reply_span(reply_at(r, 0)), text = reply_span(reply_at(r, 2));
     if (r->type == REDIS_REPLY_ERROR) {
-        log_event(s->sh.config.log, LOG_WARN, "redis_no_wakes", LOG_TEXT("text", r->str));
+        log_event(s->sh.config.log, LOG_WARN, "redis_subscribe_failed", LOG_TEXT("text", r->str));
         return;
     }
     const char *space = text.len ? memchr(text.at, ' ', text.len) : NULL;

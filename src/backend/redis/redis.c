@@ -51,7 +51,7 @@ static int rd_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     struct rd_store *s = rd_of(b);
     if (s->sh.closing)
         return -ERR_CLOSED;
-    if (!settles_add(&s->sh.settles, s, fn, ctx))
+    if (!settle_calls_add(&s->sh.settle_calls, s, fn, ctx))
         return -ERR_NOMEM;
     s->sh.tick_wanted = true;
     rd_pipeline_later(s);
@@ -124,7 +124,7 @@ static void take_down(struct rd_store *s)
 static void closed_cb(uv_timer_t *timer)
 {
     struct rd_store *s = timer->data;
-    settles_end_all(&s->sh.settles);
+    settle_calls_end_all(&s->sh.settle_calls);
     take_down(s);
 }
 
@@ -158,20 +158,20 @@ static bool work_left(const struct rd_store *s)
     return shared_tick_due(&s->sh);
 }
 
-static void end_settles(struct rd_store *s)
+static void answer_settle_calls(struct rd_store *s)
 {
-    if (!s->sh.settles.first || !s->ready || work_left(s))
+    if (!s->sh.settle_calls.first || !s->ready || work_left(s))
         return;
-    for (struct settle *one = s->sh.settles.first; one; one = one->next)
+    for (struct settle_call *one = s->sh.settle_calls.first; one; one = one->next)
         one->worked = true;
-    settles_end(&s->sh.settles, 0);
+    settle_calls_end(&s->sh.settle_calls, 0);
 }
 
 void rd_pipeline_after(struct rd_store *s)
 {
     if (s->leaving)
         return;
-    end_settles(s);
+    answer_settle_calls(s);
     if (s->sh.closing && s->line_count == 0 && !s->sh.first) {
         leave(s);
         return;
@@ -336,13 +336,16 @@ static int read_url(const char *rest, bool tls, const struct backend_config *con
 static int open_store(const char *rest, bool tls, const struct backend_config *config,
                       struct rd_store *s, struct err_note *note)
 {
-    int err = read_url(rest, tls, config, s, note);
+    int err = shared_policy_check(config, false, note);
+    if (!err)
+        err = read_url(rest, tls, config, s, note);
     if (!err)
         err = open_first(s, note);
     if (!err)
         err = shared_init(&s->sh, &rd_ops, config);
     if (err)
         return err;
+    s->sh.limits.no_claim_limits = true;
     struct now now = clock_now(&config->clock);
     s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server has sent its own time */
     bool local = s->url.socket[0] || shared_host_local(s->url.host);

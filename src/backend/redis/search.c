@@ -431,7 +431,7 @@ static void named_cb(void *ctx, redisReply *r)
     if (!rd_item_answered(it, r, false))
         return;
     if (op_of(it)->kind == OP_PENDING) { /* not from inside the submit */
-        answer(it, OUT_INVALID, "this store dispatches no jobs");
+        answer(it, OUT_INVALID, "this store does not dispatch jobs");
         return;
     }
     if (redis_queue_decode(reply_span(reply_at(only(it, r), 1)), &q) != 0) {

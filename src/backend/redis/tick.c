@@ -144,10 +144,8 @@ static void work(struct item *it)
 static void keys_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
-    if (!rd_item_answered(it, r, false))
-        return;
-    rd_kv_loaded(it, rd_load_keys(r));
-    work(it);
+    if (rd_keys_answered(it, r))
+        work(it);
 }
 
 static void load_list(struct unit *u, const redisReply *list)
@@ -192,7 +190,7 @@ static void rules_cb(void *ctx, redisReply *r)
         work_with_keys(it);
         return;
     }
-    log_event(it->unit.s->config.log, LOG_ERROR, "redis_rules_unread",
+    log_event(it->unit.s->config.log, LOG_ERROR, "redis_rules_not_loaded",
               LOG_TEXT("note",
                        "the work that is due was not done: out of memory, or an alert is damaged"));
     rd_item_over(it);
@@ -300,7 +298,7 @@ static void take_figures(struct rd_store *s, const redisReply *out)
 {
     struct backend_figures *f = &s->sh.figures;
     uint64_t jobs = 0;
-    for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
+    for (int state = STATE_SCHEDULED; state < SHARED_STATES_END; state++) {
         int64_t n = rd_reply_int(reply_at(reply_at(out, 1), (size_t)state - 1));
         f->by_state[state] = n > 0 ? (uint64_t)n : 0;
         jobs += f->by_state[state];

@@ -154,10 +154,8 @@ static void work(struct item *it)
 static void keys_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
-    if (!rd_item_answered(it, r, false))
-        return;
-    rd_kv_loaded(it, rd_load_keys(r));
-    work(it);
+    if (rd_keys_answered(it, r))
+        work(it);
 }
 
 static bool keys_needed(struct item *it)
@@ -285,7 +283,7 @@ static bool needs_exclusive_unit(const struct op *op)
 static bool grows(const struct op *op)
 {
     return op->kind == OP_ENQUEUE || op->kind == OP_FIRE || op->kind == OP_TRIGGER ||
-           op->kind == OP_SCHEDULE_PUT || op->kind == OP_KV_COMMIT || op->kind == OP_QUEUE_PUT ||
+           op->kind == OP_SCHEDULE_PUT || op_commit(op) || op->kind == OP_QUEUE_PUT ||
            op->kind == OP_NOTE || op->kind == OP_ALERT_PUT ||
            (op->kind == OP_PATCH && op->patch.has_payload);
 }

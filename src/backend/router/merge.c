@@ -211,20 +211,20 @@ static int by_rank(const void *a, const void *b)
     return span_order(x->view.name, y->view.name);
 }
 
-static void fold_worker(struct worker_view *to, const struct worker_view *from)
+static void merge_into(struct worker_view *to, const struct worker_view *from)
 {
     to->running += from->running;
     for (uint32_t i = 0; i < from->held_count && to->held_count < WORKER_HELD_SHOWN; i++)
         to->held[to->held_count++] = from->held[i];
 }
 
-static size_t fold_workers(struct ranked_worker *all, size_t count)
+static size_t merge_by_name(struct ranked_worker *all, size_t count)
 {
     size_t n = 0;
     qsort(all, count, sizeof *all, by_worker_name);
     for (size_t i = 0; i < count; i++) {
         if (n > 0 && span_equal(all[n - 1].view.name, all[i].view.name))
-            fold_worker(&all[n - 1].view, &all[i].view);
+            merge_into(&all[n - 1].view, &all[i].view);
         else
             all[n++] = all[i];
     }
@@ -247,7 +247,7 @@ int merge_workers(struct router_call *c, struct reply *out)
         for (uint32_t i = 0; i < at->reply->worker_count; i++)
             all[count++] = (struct ranked_worker){at->reply->workers[i], i};
     }
-    size_t n = fold_workers(all, count);
+    size_t n = merge_by_name(all, count);
     out->worker_total -= count - n;
     n = n < WORKERS_MAX ? n : WORKERS_MAX;
     for (size_t i = 0; i < n; i++)

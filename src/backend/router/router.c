@@ -253,7 +253,7 @@ static unsigned router_caps(const struct backend *b)
     }
     /* A claim over several backends has no order; marks are each backend's own; sequences are the
      * router's. */
-    return caps & ~(unsigned)(CAP_STRICT_ORDER | CAP_CHANGES | CAP_WHOLE_JOBS);
+    return caps & ~(unsigned)(CAP_STRICT_ORDER | CAP_CHANGES | CAP_WHOLE_JOBS | CAP_DEPENDENCIES);
 }
 
 static void router_figures(const struct backend *b, struct backend_figures *ret)
@@ -313,8 +313,8 @@ static int router_backup(struct backend *b, const struct backup_request *request
 {
     (void)b, (void)request;
     return err_note_set(note, -ERR_INVALID,
-                        "the jobs of this server are spread over several backends: back up each "
-                        "of them by its own means");
+                        "the jobs of this server are distributed over several backends: back up "
+                        "each backend with its own tools");
 }
 
 static int router_compact(struct backend *b, const struct compact_request *request,
@@ -322,8 +322,8 @@ static int router_compact(struct backend *b, const struct compact_request *reque
 {
     (void)b, (void)request;
     return err_note_set(note, -ERR_INVALID,
-                        "the jobs of this server are spread over several backends: compact each "
-                        "of them by its own means");
+                        "the jobs of this server are distributed over several backends: compact "
+                        "each backend with its own tools");
 }
 
 static void no_cancel(struct backend *b)

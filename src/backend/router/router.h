@@ -3,10 +3,10 @@
  *
  * Each backend has a number from 1 to ROUTER_NUMBER_MAX that is part of the sequences of its jobs
  * (and of its queues' and notices' numbers), so that an id says where its job is whatever the
- * patterns are. A number is for ever: another backend under it, or another number for a backend,
- * makes the ids that clients hold name other jobs. The default backend has number 0: its ids are
- * the same with and without a router, and it keeps what belongs to no queue: key-value store,
- * schedules. docs/decisions/020-router.md.
+ * patterns are. A number must never change: another backend with this number, or another number
+ * for a backend, would make the ids that clients hold name other jobs. The default backend has
+ * number 0: its ids are the same with and without a router, and it keeps what belongs to no queue:
+ * key-value store, schedules. docs/decisions/020-router.md.
  *
  * This folder may use the headers directly in src/backend, ops, core and base. It reaches the
  * stores only through backend_impl.h. */
@@ -15,7 +15,6 @@
 #include "backend/backend.h"
 
 #define ROUTER_NUMBER_MAX 63u
-#define ROUTER_ROUTES_MAX 256u
 
 struct router_child {
     struct backend *backend;

@@ -64,6 +64,28 @@ static const char *refuse_commit(const struct router *r, const struct op *op)
     return NULL;
 }
 
+/* The ack goes to the backend that has the job, and with it everything in its hand-off. */
+static const char *refuse_ack(const struct router *r, const struct op *op)
+{
+    const struct op_kv_commit *c = op->lease.handoff;
+    const struct child *child = router_child_by_number(r, router_slot(op->lease.job.seq));
+    if (!c || !child)
+        return NULL;
+    if (child != &r->children[0] && c->check_count + c->set_count + c->delete_count > 0)
+        return "keys and this job are kept by different backends, which cannot commit together: "
+               "ack the job without sets and deletes, or route its queue to the default backend";
+    for (uint32_t i = 0; i < c->enqueue_count; i++) {
+        if (router_child_of(r, c->enqueues[i].queue) != child)
+            return "this job and a queue of its enqueues are kept by different backends, which "
+                   "cannot commit together: route the queues to one backend, or enqueue by itself "
+                   "before the ack";
+        if (child != &r->children[0] && c->enqueues[i].extra.undelivered.len > 0)
+            return "keys for undelivered jobs are kept by the default backend: leave the keys out, "
+                   "or route the queue to the default backend";
+    }
+    return NULL;
+}
+
 static const char *refuse_schedule(const struct router *r, const struct op *op)
 {
     const struct schedule_spec *spec = op->schedule.spec;
@@ -181,6 +203,7 @@ static void plan_tick(struct router *r, struct router_call *c)
 static const struct way ways[OP_KIND_COUNT] = {
     [OP_ENQUEUE] = {.refuse = refuse_enqueue},
     [OP_CLAIM] = {.plan = plan_claim},
+    [OP_ACK] = {.refuse = refuse_ack},
     [OP_RELEASE_CLAIM] = {.gather = &gather_release_claim},
     [OP_QUEUE_GET] = {.plan = plan_queue_get},
     [OP_QUEUE_LIST] = {.gather = &gather_queues},

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Alert rules, notices and breakers of a unit.
  *
- * Rules are few and change seldom: each node keeps them all, with the number of their last change.
- * A unit in which something may happen that a rule is about compares that number with the store's,
- * and reads the rules again when it has changed; one that changes rules does so with that number
- * locked. Notices go into the store with what they tell of. */
+ * There are few rules, and they rarely change: each node keeps all of them in memory, with the
+ * version of the list. A unit in which an event of a rule may happen compares that version with the
+ * version in the store, and reads the rules again if it has changed. A unit that changes rules
+ * locks the version. A notice is stored in the same commit as the event that it reports. */
 #pragma once
 
 #include "base/containers/arena.h"
@@ -20,16 +20,16 @@ struct alerts_known {
     struct arena arena;
     struct alert_state *list; /* by name */
     size_t count;
-    uint64_t version; /* 0 = nothing is known */
+    uint64_t version; /* 0 = the rules are not known */
 };
 
-/* What a rule is to become; encoded as REC_ALERT_PUT. */
+/* The new form of a rule; encoded as REC_ALERT_PUT. */
 struct walert_put {
     struct span name, record;
     bool gone;        /* deleted instead */
-    bool forget;      /* what it had raised */
-    bool drop;        /* its notices: it has nowhere to send them */
-    uint64_t notices; /* that it has, by the store */
+    bool forget;      /* removes the alerts that it had raised */
+    bool drop;        /* removes its notices, because it has no URL any more */
+    uint64_t notices; /* how many it has in the store */
 };
 
 /* A condition in a queue. */
@@ -37,18 +37,18 @@ struct wraised {
     struct span alert, queue;
     struct wall_time since;
     uint64_t value, mark;
-    bool stored; /* in the store, before */
-    bool there;  /* now */
+    bool stored; /* raised in the store, before the unit */
+    bool there;  /* raised now */
     bool changed;
-    struct span packed; /* for stores that keep it as one piece of bytes: as it was loaded */
+    struct span packed; /* as it was loaded, for stores that keep it as one byte string */
     struct wraised *next;
 };
 
 struct wnotice {
     struct notice_entry; /* its members are members of this struct; number 0 = a new one, which the
                             store numbers */
-    int64_t look_ms;     /* when it is to be looked at: due, or given out until then */
-    bool held;           /* given out, by this node from now on */
+    int64_t look_ms;     /* when it is due, or until when it is given out */
+    bool held;           /* given out by this node in this unit */
     bool changed, gone;
     struct span packed; /* as with wraised */
     struct wnotice *next;
@@ -61,53 +61,54 @@ struct wbreaker {
     struct wbreaker *next;
 };
 
-/* What a unit has of all this. */
+/* The part of a unit that concerns alerts. */
 struct unit_alerts {
-    struct walert_put *put; /* one at most */
+    struct walert_put *put; /* at most one */
     struct wraised *raised;
-    uint64_t raised_there; /* in all, before the unit */
+    uint64_t raised_there; /* in total, before the unit */
     int64_t raised_adds;
-    struct wnotice *notices, **notices_last; /* that were loaded, in their order … */
-    struct wnotice *take_at;                 /* the next that a take looks at */
+    struct wnotice *notices, **notices_last; /* that were loaded, in order … */
+    struct wnotice *take_at;                 /* the next one for a take */
     struct wnotice *fresh, **fresh_last;     /* … and those that are new */
     struct wbreaker *breakers;
-    uint64_t named_there; /* named breakers in all, before the unit; where one was asked about */
-    struct wall_time next_look; /* of those that were not loaded; 0 = none */
-    struct span *let_go;        /* alerts whose notices need not wait longer … */
-    size_t let_go_count;        /* … since their target answers again */
+    uint64_t
+        named_there; /* named breakers in total, before the unit; only if an operation names one */
+    struct wall_time next_look; /* when the next of those that were not loaded is due; 0 = none */
+    struct span *let_go;        /* alerts whose notices are due now … */
+    size_t let_go_count;        /* … because their target answers again */
 };
 
 void unit_alerts_reset(struct unit *u);
-bool unit_alerts_changed(const struct unit *u); /* whether it leaves anything of this */
+bool unit_alerts_changed(const struct unit *u); /* whether anything of this must be stored */
 
-/* --- the rules that this node knows --- */
+/* --- the rules in memory --- */
 
 void alerts_known_done(struct shared *s);
-/* All of them, by name, each as it is encoded; the record's bytes are copied. -ERR_NOMEM,
- * -ERR_CORRUPT: nothing is known any more. */
+/* Replaces them. `records`: all rules by name, encoded; they are copied. After -ERR_NOMEM or
+ * -ERR_CORRUPT the rules are not known. */
 MUST_CHECK int alerts_known_set(struct shared *s, uint64_t version, const struct span *records,
                                 size_t count);
 const struct alert_state *alerts_known_find(const struct shared *s, struct span name);
-/* Whether something may happen in this unit that a rule is about. */
+/* Whether an event for which there may be a rule can happen in this unit. */
 bool unit_may_notify(const struct unit *u);
-/* Whether the operation is about rules, notices or breakers, which are loaded separately. */
+/* Whether its operations concern rules, notices or breakers, which are loaded separately. */
 bool unit_about_alerts(const struct unit *u);
 
-/* --- what was loaded; NULL: no memory --- */
+/* --- loaded rows; NULL: no memory --- */
 
 struct wraised *unit_raised_add(struct unit *u, struct span alert, struct span queue);
 struct wraised *unit_raised(const struct unit *u, struct span alert, struct span queue);
 struct wnotice *unit_notice_add(struct unit *u, const struct wnotice *loaded);
 struct wbreaker *unit_breaker_add(struct unit *u, struct span target, const struct breaker *b);
-/* The named breaker that the operation is about; empty = none. */
+/* The named breaker that the operation concerns; empty = none. */
 struct span unit_breaker_name(const struct op *op);
 
-/* --- what happens --- */
+/* --- events --- */
 
 void unit_alert_dead(struct unit *u, const struct row *r, const struct rec_job_dead *rec);
 void unit_alert_failed(struct unit *u, const struct wschedule *s); /* a schedule */
 
-/* As struct ops_store says. */
+/* Functions of struct ops_store, which documents them. */
 const struct alert_state *unit_alert_find(const struct ops *o, struct span name);
 const struct alert_state *unit_alert_at(const struct ops *o, size_t at);
 uint64_t unit_alert_notices(const struct ops *o, const struct alert_state *a);

@@ -59,10 +59,10 @@ void shared_turn_add(struct unit *u)
 
 size_t op_enqueues(const struct op *op, const struct op_enqueue **ret)
 {
-    bool commit = op->kind == OP_KV_COMMIT;
-    *ret = commit ? op->kv_commit.enqueues : &op->enqueue;
+    const struct op_kv_commit *commit = op_commit(op);
+    *ret = commit ? commit->enqueues : &op->enqueue;
     if (commit)
-        return op->kv_commit.enqueue_count <= LIMIT_KV_ENQUEUES ? op->kv_commit.enqueue_count : 0;
+        return commit->enqueue_count <= LIMIT_KV_ENQUEUES ? commit->enqueue_count : 0;
     return op->kind == OP_ENQUEUE;
 }
 
@@ -96,8 +96,8 @@ static bool fits(const struct unit *u, const struct op *op, struct load *load)
     if (op->kind == OP_CLAIM) /* any of its queues may be the one that has all of them */
         load->claims +=
             (size_t)op->claim.count * (op->claim.queue_count ? op->claim.queue_count : 1);
-    if (op->kind == OP_KV_COMMIT)
-        weigh_commit(&op->kv_commit, load);
+    if (op_commit(op))
+        weigh_commit(op_commit(op), load);
     if (op->kind == OP_PATCH && op->patch.has_payload) {
         load->bytes += op->patch.payload.len;
         load->wide++;
@@ -111,6 +111,7 @@ void shared_gather(struct unit *u, enum op_class class, size_t most)
     struct load load = {0};
     const struct op *op;
     u->count = 0;
+    u->limits_wanted = false;
     if (class == CLASS_ALONE)
         most = 1;
     while (u->count < most && (op = shared_front(u->s)) != NULL && shared_class(op) == class &&
@@ -195,13 +196,7 @@ void unit_fill_bodies(struct unit *u)
                 t->reply = (struct reply){.outcome = OUT_UNKNOWN, .note = "out of memory"};
                 break;
             }
-            v->has_body = true;
-            v->extra = row->extra;
-            v->payload = row->payload;
-            v->result_kind = row->result_kind;
-            v->result = row->result;
-            v->error_kind = row->error_kind;
-            v->error = row->error;
+            row_view_body(row, v);
         }
     }
 }
@@ -235,7 +230,7 @@ void unit_count_commit(struct unit *u, uint64_t began_ns)
     histogram_add(&f->commit_us, ns / 1000);
     histogram_add(&f->commit_records, u->records);
     for (size_t i = 0; i < u->queue_count; i++)
-        for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
+        for (int state = STATE_SCHEDULED; state < SHARED_STATES_END; state++) {
             int64_t add = u->queues[i]->adds[state - 1];
             f->by_state[state] = (uint64_t)((int64_t)f->by_state[state] + add);
             f->jobs = (uint64_t)((int64_t)f->jobs + add);
@@ -268,6 +263,13 @@ int shared_init(struct shared *s, const struct backend_ops *table,
     int err = seed ? 0 : random_bytes(&seed, sizeof seed);
     random_seed(&s->random, seed);
     return err ? err : shared_events_init(s);
+}
+
+int shared_policy_check(const struct backend_config *config, bool follows, struct err_note *note)
+{
+    if (follows || !config->policy || !claim_limited(config->policy))
+        return 0;
+    return err_note_set(note, -ERR_INVALID, "queue_defaults: " CLAIM_LIMITS_REFUSED);
 }
 
 void shared_done(struct shared *s)

@@ -122,10 +122,10 @@ void shared_warn_of_twin(struct shared *s)
         own->twin_told =
             !n->self && n->number == s->config.node && n->seen_at.ms > own->first_heartbeat_ms;
         if (own->twin_told)
-            log_event(s->config.log, LOG_WARN, "node_twice", LOG_INT("node", n->number),
+            log_event(s->config.log, LOG_WARN, "duplicate_node_number", LOG_INT("node", n->number),
                       LOG_INT("epoch", n->epoch),
-                      LOG_TEXT("note", "another server of this store has the same node number; "
-                                       "give each its own (--node)"));
+                      LOG_TEXT("note", "another server that uses this store has the same node "
+                                       "number; give each server its own number (--node)"));
     }
 }
 
@@ -139,9 +139,9 @@ void shared_leader_lost(struct shared *s, bool overtaken)
     s->node.cluster.overtaken += overtaken;
     log_event(s->config.log, overtaken ? LOG_WARN : LOG_INFO, "leader_lost",
               LOG_INT("epoch", s->node.leader_epoch),
-              LOG_TEXT("note", overtaken ? "another node leads; what this one was about to do as "
-                                           "the leader was not done"
-                                         : "this node does not lead any more"));
+              LOG_TEXT("note", overtaken ? "another node has become the leader; the pending work "
+                                           "of this node as the leader was not done"
+                                         : "this node is no longer the leader"));
 }
 
 void shared_leader_take(struct shared *s, int64_t epoch)
@@ -152,8 +152,8 @@ void shared_leader_take(struct shared *s, int64_t epoch)
     if (epoch == 0)
         return;
     if (!s->node.leader)
-        log_event(s->config.log, LOG_INFO, "leader_taken", LOG_INT("epoch", epoch),
-                  LOG_TEXT("note", "this node leads"));
+        log_event(s->config.log, LOG_INFO, "leader_acquired", LOG_INT("epoch", epoch),
+                  LOG_TEXT("note", "this node is now the leader"));
     s->tick_wanted |= !before;
     s->node.leader = true;
     s->node.leader_epoch = epoch;
@@ -187,6 +187,10 @@ int64_t shared_next_wait(const struct shared *s)
     wait = heartbeat < wait ? heartbeat : wait;
     if (n->leader && n->next_due_ms && !s->config.clock.manual) {
         int64_t due = n->next_due_ms - shared_now(s);
+        wait = due < 1 ? 1 : due < wait ? due : wait;
+    }
+    if (s->signal_ms && !s->config.clock.manual) {
+        int64_t due = s->signal_ms - shared_now(s);
         wait = due < 1 ? 1 : due < wait ? due : wait;
     }
     return wait;

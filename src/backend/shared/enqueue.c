@@ -139,12 +139,12 @@ struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p)
 {
     const struct op_enqueue *want = p->want;
     const struct rec_job_new *n = &p->rec.job_new;
-    CHECK(u->seq_next < u->seq_count);
+    CHECK(want->drawn || u->seq_next < u->seq_count);
     struct row *r = unit_row_add(u, n->job.seq ? n->job.seq : u->seqs[u->seq_next]);
     struct wqueue *q = (struct wqueue *)p->q;
     if (!r)
         return NULL;
-    u->seq_next++;
+    u->seq_next += !want->drawn;
     uint64_t seq = r->job.seq;
     r->fresh = true;
     r->q = q;

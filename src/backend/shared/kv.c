@@ -113,8 +113,8 @@ size_t unit_keys_of_commits(struct unit *u)
 {
     size_t n = keys_of_fresh(u);
     for (size_t i = 0; i < u->count; i++) {
-        const struct op_kv_commit *c = &u->turns[i].op->kv_commit;
-        if (u->turns[i].op->kind != OP_KV_COMMIT || !small_enough(c))
+        const struct op_kv_commit *c = op_commit(u->turns[i].op);
+        if (!c || !small_enough(c))
             continue;
         add_keys_of(u, c);
         n++;

@@ -69,8 +69,12 @@ static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
         return;
     for (uint32_t i = 0; i < c->queue_count; i++) {
         struct wanted_name *n = unit_want_name(u, c->queues[i]);
-        if (n)
-            n->claims += claims_each(c) + (n->claims ? 0 : more);
+        const struct cached_queue *known = n ? queue_cache_find(u->s, c->queues[i]) : NULL;
+        if (!n)
+            continue;
+        n->claims += claims_each(c) + (n->claims ? 0 : more);
+        n->limited = u->limits_wanted || (known && known->limited);
+        n->ordered = known && known->ordered;
     }
 }
 
@@ -105,8 +109,10 @@ static void want_queue(struct unit *u, struct span name, bool makes)
 static void want_items(struct unit *u, const struct firing *f)
 {
     struct wanted_name *n = f->source.len ? unit_want_name(u, f->source) : NULL;
-    if (n)
-        n->claims += f->batch_size;
+    if (!n)
+        return;
+    n->claims += f->batch_size;
+    n->limited = u->limits_wanted;
 }
 
 static void want_names(struct unit *u, const struct turn *t, uint32_t more)
@@ -142,7 +148,8 @@ void unit_ask(struct unit *u)
     const struct op_enqueue *list;
     for (size_t i = 0; i < u->count; i++) {
         taken += takes_away(&u->turns[i]);
-        u->seq_count += turn_enqueues(&u->turns[i], &list);
+        size_t count = turn_enqueues(&u->turns[i], &list);
+        u->seq_count += count && list[0].drawn ? 0 : count;
     }
     for (size_t i = 0; i < u->count; i++)
         want_names(u, &u->turns[i], taken);

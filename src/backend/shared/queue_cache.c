@@ -60,6 +60,8 @@ void queue_cache_learn(struct shared *s, const struct wqueue *q)
         *k = (struct cached_queue){.there = true, .number = q->number};
     k->capacity = q->policy.capacity;
     k->warn_depth = q->policy.warn_depth;
+    k->limited = claim_limited(&q->policy);
+    k->ordered = claim_ordered(&q->policy);
     s->any_warned |= k->warn_depth != 0;
     if (q->counted) {
         k->live = unit_queue_live(q);

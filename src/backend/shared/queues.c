@@ -25,7 +25,7 @@ struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct qu
         return NULL;
     q->policy = *policy;
     q->created_at = q->updated_at = u->now;
-    q->put = q->counted = true;
+    q->put = q->counted = q->limits_new = true;
     u->records++;
     queue_cache_learn(u->s, q);
     unit_tell_queue(u, EVENT_QUEUE_CREATED, q, 0);
@@ -48,7 +48,7 @@ uint64_t unit_queue_count(const struct ops *o, const struct queue_state *q, unsi
 {
     uint64_t count = 0;
     (void)o;
-    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)STATE_COUNT; s++)
+    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)SHARED_STATES_END; s++)
         count += STATE_BIT(s) & states ? unit_queue_state_count(queue_from(q), s) : 0;
     return count;
 }
@@ -90,6 +90,11 @@ bool unit_keys_shared(struct ops *o, const struct queue_state *q, struct reply *
     return true;
 }
 
+static bool claim_rate_equal(const struct rate_limit *a, const struct rate_limit *b)
+{
+    return a->per == b->per && a->count == b->count && a->window_ms == b->window_ms;
+}
+
 /* A new scope makes other jobs hold their keys, or fewer. */
 bool unit_queue_put(struct ops *o, const struct queue_state *state, struct rec_queue_put *put,
                     const struct queue_policy *policy, enum queue_change change)
@@ -105,6 +110,7 @@ bool unit_queue_put(struct ops *o, const struct queue_state *state, struct rec_q
         unit_tell_queue(u, events[change], q, 0);
     if (q->policy.unique_scope != policy->unique_scope)
         u->rescoped = q;
+    q->rate_changed = !claim_rate_equal(&q->policy.claim_rate, &policy->claim_rate);
     q->policy = *policy;
     q->owner = put->owner;
     q->note = put->note;
@@ -123,7 +129,7 @@ bool unit_queue_put(struct ops *o, const struct queue_state *state, struct rec_q
 /* What is counted of jobs in these states is counted no more. */
 static void uncount(struct wqueue *q, unsigned states)
 {
-    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)STATE_COUNT; s++)
+    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)SHARED_STATES_END; s++)
         if (STATE_BIT(s) & states)
             q->adds[s - 1] = -q->sums[s - 1];
     if (STATE_BIT(STATE_READY) & states)

@@ -142,7 +142,7 @@ struct row *unit_claim_top(struct unit *u, struct wqueue *q, struct heap_entry *
 {
     while (heap_top(&q->ready, ret)) {
         struct row *r = unit_row(u, ret->seq);
-        bool there = r && unit_row_there(r) && r->job.state == STATE_READY &&
+        bool there = r && unit_row_there(r) && r->job.state == STATE_READY && !r->taken &&
                      heap_order_desc(r->job.priority) == ret->order;
         if (there && !(r->extra.expires_at.ms && r->extra.expires_at.ms <= u->now.ms))
             return r;
@@ -162,7 +162,7 @@ void unit_claimable(struct unit *u, struct row *r)
 }
 
 /* Whether the queue may have more ready jobs than were loaded of it. */
-static bool has_more(struct unit *u, const struct wqueue *q)
+bool unit_claim_more(struct unit *u, const struct wqueue *q)
 {
     const struct wanted_name *n = unit_want_name(u, q->name);
     return n && n->claims > 0 && q->ready_loaded >= n->claims;
@@ -176,16 +176,23 @@ static const struct queue_state *queue_find(struct ops *o, struct span name)
 static uint64_t ready_count(const struct ops *o, const struct queue_state *q)
 {
     (void)o;
-    return queue_from(q)->ready.len;
+    return unit_limited_count(queue_from(q));
 }
 
 static bool ready_next(struct ops *o, const struct queue_state *q, struct heap_entry *ret_order,
                        struct job **ret)
 {
     struct unit *u = unit_of(o);
-    struct row *r = unit_claim_top(u, queue_from(q), ret_order);
+    struct row *r;
+    bool sure = true;
+    if (claim_limited(&q->policy)) {
+        sure = unit_limited_next(u, queue_from(q), ret_order, &r);
+    } else {
+        r = unit_claim_top(u, queue_from(q), ret_order);
+        sure = r || !unit_claim_more(u, queue_from(q));
+    }
     *ret = r ? &r->job : NULL;
-    return r || !has_more(u, queue_from(q));
+    return sure;
 }
 
 static struct job_token token_next(struct ops *o)
@@ -202,6 +209,7 @@ static bool lease_start(struct ops *o, struct job *j, const struct op_claim *wan
     unit_row_take(unit_of(o), r, rec);
     r->nonce = want->nonce;
     view->queue = r->q->name;
+    view->by_due = r->q->policy.by_due;
     view->expires_at = r->extra.expires_at;
     view->outcome_counts = r->outcome_counts;
     counts_add_claim(&view->outcome_counts); /* the one under way */
@@ -408,14 +416,19 @@ static struct span owner_of(struct ops *o, const struct queue_state *q)
 static void item_take(struct ops *o, const struct queue_state *q)
 {
     struct heap_entry top;
-    (void)o;
-    heap_pop(&queue_from(q)->ready, &top);
+    if (claim_limited(&q->policy))
+        unit_limited_take(unit_of(o), queue_from(q));
+    else
+        heap_pop(&queue_from(q)->ready, &top);
 }
 
 static void item_return(struct ops *o, struct job *j)
 {
     struct heap_entry e = {heap_order_desc(j->priority), j->seq};
-    o->nomem |= heap_push(&row_of(j)->q->ready, e) != 0;
+    if (claim_limited(&row_of(j)->q->policy))
+        unit_limited_return(unit_of(o), row_of(j));
+    else
+        o->nomem |= heap_push(&row_of(j)->q->ready, e) != 0;
 }
 
 static struct job_token token_ahead(struct ops *o, uint32_t index)
@@ -478,7 +491,7 @@ void work_dispatched(struct unit *u, struct turn *t)
 {
     struct row *r = unit_find(u, t->op->job.job);
     if (!u->s->config.dispatches)
-        unit_refuse(t, OUT_INVALID, "this store dispatches no jobs");
+        unit_refuse(t, OUT_INVALID, "this store does not dispatch jobs");
     if (!u->s->config.dispatches || !r || !(r->job.flags & JOB_PENDING))
         return;
     r->job.flags &= (uint8_t)~JOB_PENDING;
@@ -487,6 +500,7 @@ void work_dispatched(struct unit *u, struct turn *t)
 }
 
 const struct ops_store unit_ops_store = {
+    .claim_limits = true,
     .job_find = job_find,
     .seq_issued = seq_issued,
     .job_queue = job_queue,
@@ -530,6 +544,7 @@ const struct ops_store unit_ops_store = {
     .queue_find = queue_find,
     .ready_count = ready_count,
     .ready_next = ready_next,
+    .claim_room = unit_claim_room,
     .token_next = token_next,
     .lease_start = lease_start,
     .claim_reply = claim_reply,

@@ -20,6 +20,7 @@ int unit_init(struct unit *u, struct shared *s)
     map128_init(&u->name_map);
     map64_init(&u->by_seq);
     map128_init(&u->wkey_map);
+    map128_init(&u->group_map);
     u->ended_last = &u->ended;
     u->happened_last = &u->happened;
     unit_alerts_reset(u);
@@ -31,6 +32,7 @@ void unit_reset(struct unit *u)
 {
     for (size_t i = 0; i < u->queue_count; i++)
         heap_done(&u->queues[i]->ready);
+    unit_groups_reset(u);
     map128_done(&u->name_map);
     map64_done(&u->by_seq);
     map128_init(&u->name_map);
@@ -40,7 +42,7 @@ void unit_reset(struct unit *u)
         map128_init(&u->wkey_map);
     }
     arena_reset(&u->arena);
-    u->nomem = u->alone = u->short_of_numbers = false;
+    u->nomem = u->alone = u->short_of_numbers = u->short_of_limits = false;
     u->sharers = NULL;
     u->sharer_count = 0;
     u->sharers_beyond = 0;
@@ -77,11 +79,13 @@ void unit_done(struct unit *u)
     map128_done(&u->name_map);
     map64_done(&u->by_seq);
     map128_done(&u->wkey_map);
+    map128_done(&u->group_map);
     buf_done(&u->scratch);
     arena_done(&u->arena);
     mem_free(u->names);
     mem_free(u->rows);
     mem_free(u->queues);
+    mem_free(u->groups);
     mem_free(u->wkeys);
     mem_free(u->schedules);
 }
@@ -240,31 +244,4 @@ bool unit_refuse(struct turn *t, enum outcome out, const char *note)
     t->reply.outcome = out;
     t->reply.note = note;
     return false;
-}
-
-bool unit_refuse_note(struct unit *u, struct turn *t, const struct err_note *note)
-{
-    t->reply.outcome = OUT_INVALID;
-    t->reply.note = arena_text(&u->arena, span_text(note->text));
-    return false;
-}
-
-void unit_reply_row(struct turn *t, const struct row *r)
-{
-    t->reply.seq = r->job.seq;
-    t->reply.id_hi = r->job.id_hi;
-    t->reply.state = r->job.state;
-}
-
-void unit_reply_relaxed(struct turn *t, const struct wqueue *q)
-{
-    /* It is as durable as any, but the queue's users have been told what its name means. */
-    t->reply.relaxed = q->policy.durability == DURABILITY_RELAXED;
-}
-
-bool unit_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t max)
-{
-    const char *note = NULL;
-    enum outcome out = kv_body_right(kind, body, max, &note);
-    return out == OUT_OK || unit_refuse(t, out, note);
 }

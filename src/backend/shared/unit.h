@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A unit of work: some operations, the rows they are about, and one transaction.
+/* A unit of work: some operations, the rows that they concern, and one transaction.
  *
- * The way of a unit:
- *   load    by the store: the time, queues, the jobs that are named, the jobs that claims may get
- *           (which no other node can claim meanwhile), holders of unique keys, idempotency keys
- *   work    the operations in their order, in memory, by the rules of core; nothing is sent
- *   store   by the store: what has changed, all of it or nothing
- * A conflict with another node (a key that was taken meanwhile, a deadlock) undoes it, and it
- * begins again with the same operations; no client has had a reply yet.
+ * A unit has three phases:
+ *   load    (the store) the time, queues, the jobs that are named, the jobs that claims may get
+ *           (which no other node can claim until then), holders of unique keys, idempotency keys
+ *   work    (src/ops) executes the operations in order, in memory, by the rules of core
+ *   store   (the store) writes all changes or none
+ * After a conflict with another node (a key that was taken, a deadlock) the transaction is rolled
+ * back, and the unit begins again with the same operations; no client has received a reply yet.
  *
- * Everything a unit allocates is in its arena; spans point there, into what the store's answers
- * hold until the unit is over, or into the operations. */
+ * All memory of a unit is in its arena. Spans point there, into replies of the store, which are
+ * kept until the unit ends, or into the operations. */
 #pragma once
 
 #include "backend/shared/alerts.h"
+#include "backend/shared/limits.h"
 #include "base/containers/arena.h"
 #include "base/containers/heap.h"
 #include "base/containers/map.h"
@@ -27,6 +28,8 @@ struct shared;
 struct batch;
 struct bulk;
 
+/* Jobs of a shared store are in the states before this one: none is blocked. */
+#define SHARED_STATES_END (STATE_CANCELLED + 1)
 /* The sums of a queue that every store keeps, by index. */
 #define SUM_COUNT 21
 #define SUM_URGENT 6
@@ -37,29 +40,42 @@ struct bulk;
 struct wqueue {
     struct queue_state; /* its members are members of this struct */
     struct span name, owner, note, attributes;
-    bool gone;               /* before, or in this unit */
+    bool gone;               /* deleted: before this unit, or by it */
     bool put;                /* to be written */
-    bool purged, ended;      /* to be marked so */
+    bool purged, ended;      /* to be marked as such in the store */
     bool counted;            /* sums are known */
-    bool wake;               /* has jobs that became ready */
+    bool wake;               /* some of its jobs have become ready */
     int64_t sums[SUM_COUNT]; /* before the unit; columns of total */
     int64_t adds[SUM_COUNT]; /* by the unit */
-    struct heap ready;       /* rows that a claim may take; stale entries are passed over */
-    uint32_t ready_loaded;   /* how many were in it at first */
-    struct span packed;      /* the store's own form of it, as it was loaded; empty = none */
+    struct heap ready;       /* rows that a claim may take; stale entries are skipped */
+    uint32_t ready_loaded;   /* how many of them were loaded */
+    struct span packed;      /* as it was loaded, in the encoding of the store; empty = none */
+    /* limits at the claim (limits.h); use and round: known if limits_known */
+    struct claim_use use;
+    uint64_t round;
+    struct wgroup *groups;
+    bool limits_known; /* loaded for claims */
+    bool limits_new;   /* the unit has created it: everything is known */
+    bool limits_used;  /* use.full_us or round are to be written */
+    bool was_limited;  /* by its policy as it was loaded */
+    bool rate_changed; /* claim_rate of its policy, by the unit */
+    bool groups_more;  /* more groups may be able to start a job than were loaded */
+    bool starved;      /* a claim found nothing, but there may be a job that was not loaded */
+    int64_t retry_us;  /* when a token is there for which a claim found nothing; 0 = none */
 };
 
 struct row {
     struct job job;
-    struct job_extra extra; /* without options that are the queue's */
+    struct job_extra extra; /* options only where they differ from those of the queue */
     struct wqueue *q;
-    struct job_token token; /* of the newest lease, also when it is over */
+    struct job_token token; /* of the newest lease, even if it has ended */
     uint32_t lease_ms;
-    int64_t until_ms;           /* no later than its limits allow */
+    int64_t until_ms;           /* end of the lease, with its limits applied */
     struct lease_limits limits; /* while it runs */
     struct span worker;
     uint64_t nonce;
-    struct job_ref holder; /* the last trigger's job that took it; holds it while lease_ms is 0 */
+    struct job_ref holder; /* the job of the last trigger that took it, and that holds it while
+                              lease_ms is 0 */
     struct wall_time started_at;
     uint8_t reply_kind; /* of the last report about this token: enum op_kind + 1; 0 = none */
     uint8_t reply_state;
@@ -67,21 +83,24 @@ struct row {
     struct outcome_counts outcome_counts;
     bool held, was_held;  /* holds its unique key: now, in the store */
     uint8_t loaded_state; /* as it was in the store; none = it is new */
-    uint8_t state_before; /* the change under way */
+    uint8_t state_before; /* before the current change */
     uint8_t result_kind, error_kind;
     struct span payload, result, error;
-    bool has_payload; /* it was small enough to come along, or is new */
+    bool has_payload; /* it was loaded with the row because it is small, or is new */
     bool fresh;       /* not in the store yet */
-    bool moved;       /* fresh, but it comes as it was elsewhere */
+    bool moved;       /* fresh, but imported unchanged (op_enqueue.moved) */
     bool changed, gone;
+    bool taken; /* as an item that is not committed yet: it has a slot and a token … */
+    int64_t full_us_before; /* … and this was the state of the bucket before */
     bool set_payload, set_result, set_error, set_note, set_report;
-    struct span progress, log; /* with set_report: to be written, and to be added; empty = none */
-    /* for stores that keep a job as one piece of bytes */
-    struct span packed; /* as it was loaded; empty = it was not */
-    bool attempted;     /* an attempt of it was ended by this unit */
+    struct span progress,
+        log; /* with set_report: to be replaced, and to be appended; empty = none */
+    /* for stores that keep a job as one byte string */
+    struct span packed; /* as it was loaded; empty = it was not loaded */
+    bool attempted;     /* this unit has ended an attempt of the job */
 };
 
-/* A rate limit's share that an enqueue of the unit takes once it is committed. */
+/* The part of a rate limit that an enqueue of the unit uses when the unit is committed. */
 struct rate_taken {
     struct rate_share share;
     struct rate_taken *next;
@@ -92,30 +111,30 @@ struct wschedule {
     struct schedule_base; /* its members are members of this struct */
     struct span name, owner, note, attributes;
     struct span text;  /* the definition, encoded */
-    uint64_t last_seq; /* the last job, when it was loaded … */
-    bool last_live;    /* … and whether it still waited or ran */
+    uint64_t last_seq; /* the last job, as loaded … */
+    bool last_live;    /* … and whether it had not ended */
     bool put;          /* to be written as a whole */
     bool moved;        /* its state is to be written */
     bool gone;         /* to be deleted */
 };
 
-/* What a schedule's job is like, known before anything else is loaded. */
+/* The enqueue of a firing, which must be known before anything else is loaded. */
 struct firing {
     struct op_enqueue want;
     struct job_options options;
-    struct span source; /* whose items are taken; empty = none's */
+    struct span source; /* the queue from which a trigger takes items; empty = none */
     uint32_t batch_size;
 };
 
-/* An operation of the unit and its answer. */
+/* An operation of the unit and its reply. */
 struct turn {
     const struct op *op;
     struct batch *batch;
     struct reply reply;
-    struct row **bodies;   /* of reply.jobs: rows whose payload is still to be fetched */
-    struct firing *firing; /* fire, trigger; NULL = there is no such schedule */
-    bool later;            /* answered when a bulk action has ended */
-    bool answered;         /* it did not have to wait for the disk */
+    struct row **bodies;   /* of reply.jobs: rows whose payload has not been loaded yet */
+    struct firing *firing; /* fire, trigger; NULL = the schedule does not exist */
+    bool later;            /* the reply is sent when a bulk action has ended */
+    bool answered;         /* the reply was sent before the commit */
 };
 
 /* An attempt that the unit ends. */
@@ -149,10 +168,10 @@ struct idem {
 /* A key of the key-value store: as it was loaded, then with the changes of the unit. */
 struct wkey {
     struct span key;
-    bool stored;           /* the store has it, be it expired … */
+    bool stored;           /* the store has it, possibly expired … */
     uint32_t stored_bytes; /* … with a value of this many bytes */
-    bool there;            /* it is seen: neither deleted nor expired */
-    bool changed;          /* to be written, or, if it is not there, deleted */
+    bool there;            /* it exists: neither deleted nor expired */
+    bool changed;          /* to be written, or deleted if it does not exist */
     uint64_t version;
     struct wall_time expires_at; /* 0 = never */
     uint8_t kind;
@@ -175,6 +194,7 @@ struct wanted_name {
     struct span name;
     uint32_t claims;
     bool counts, makes;
+    bool limited, ordered; /* as far as this node knows; see limits.h */
 };
 
 /* A store that needs more of a unit embeds this as its first member. */
@@ -183,34 +203,39 @@ struct unit {
     struct shared *s;
     struct arena arena;
     struct turn *turns; /* UNIT_OPS_MAX of them */
-    struct turn *turn;  /* the one under way */
+    struct turn *turn;  /* the current one */
     size_t count;
-    struct unit *next; /* behind the gate, or spare */
-    /* what is asked for */
+    struct unit *next; /* in the list of waiting or of spare units */
+    /* what is to be loaded */
     struct wanted_name *names;
     size_t name_count, name_room;
     struct map128 name_map; /* by name: index + 1, of names and of queues */
-    bool alone;             /* its queues are locked against everybody */
-    bool short_of_numbers;  /* a known queue does not exist any more: begin again */
-    /* jobs that share a unique key, for a scope that is widened; how many but for the first */
+    bool alone;             /* its queues are locked exclusively */
+    bool short_of_numbers;  /* a cached queue does not exist any more: begin again */
+    bool short_of_limits;   /* a queue has limits that were not loaded: begin again … */
+    bool limits_wanted;     /* … and load those of all queues; kept until the unit has ended */
+    /* jobs that share a unique key, when the scope of a queue is widened; beyond: how many more */
     struct job_view *sharers;
     uint32_t sharer_count;
     uint64_t sharers_beyond;
-    struct wqueue *rescoped; /* who holds a key has to be found out again */
-    struct bulk *bulk;       /* begun by this unit */
-    /* what is there */
+    struct wqueue *rescoped; /* the holders of its keys must be determined again */
+    struct bulk *bulk;       /* which this unit begins */
+    /* what was loaded */
     struct row **rows;
     size_t row_count, row_room;
     struct map64 by_seq; /* index + 1 */
     struct wqueue **queues;
     size_t queue_count, queue_room;
+    struct wgroup **groups;
+    size_t group_count, group_room;
+    struct map128 group_map; /* index + 1 */
     uint64_t *seqs;
     uint32_t *numbers;
     size_t seq_count, seq_next, number_count, number_next;
-    uint64_t queues_there; /* in the store, before the unit; only where numbers were drawn */
-    uint64_t live;         /* in all queues; only where the server has a capacity */
-    uint64_t seq_high;     /* at least this sequence was given out */
-    uint64_t seq_floor;    /* an imported job has this sequence: new ones are above it */
+    uint64_t queues_there; /* in the store, before the unit; only if queue numbers were reserved */
+    uint64_t live;         /* in all queues; only if the server has a capacity */
+    uint64_t seq_high;     /* sequences up to this one have been assigned */
+    uint64_t seq_floor;    /* the sequence of an imported job: those of new jobs are higher */
     uint64_t keys;
     struct idem *idems;
     struct kept_reply *loaded_replies;
@@ -221,32 +246,32 @@ struct unit {
     size_t version_count, version_next;
     struct wschedule **schedules;
     size_t schedule_count, schedule_room;
-    uint64_t schedules_there;    /* in all; put */
-    uint32_t schedule_number;    /* for a new one; put */
+    uint64_t schedules_there;    /* in total; for put */
+    uint32_t schedule_number;    /* of a new one; for put */
     struct schedule_flow *flows; /* of other triggers, for put */
     size_t flow_count;
     uint64_t kv_keys, kv_bytes; /* in the whole store, before the unit */
     struct unit_alerts alerts;
-    /* what it leaves */
+    /* what is to be stored or reported */
     struct ended *ended, **ended_last;
     struct kept_reply *new_replies;
     struct happened *happened, **happened_last;
     int64_t key_adds;
     int64_t kv_key_adds, kv_byte_adds;
-    struct rate_taken *rates; /* of what it enqueues */
-    bool idem_replaced;       /* a key that had expired */
+    struct rate_taken *rates; /* used by its enqueues */
+    bool idem_replaced;       /* an expired key was replaced */
     uint64_t records;         /* changes, for figures */
     uint64_t position;        /* of the last of them */
 };
 
-/* The context of the operations, which is the unit's beginning. */
+/* The context of the operations is the first member of the unit. */
 static inline struct ops *unit_ops(struct unit *u)
 {
     return (struct ops *)u;
 }
 extern const struct ops_store unit_ops_store; /* state.c */
 
-/* What operations pass (struct ops_store) is the beginning of what the unit has. */
+/* The reverse, for the functions of struct ops_store. */
 static inline struct unit *unit_of(const struct ops *o)
 {
     return (struct unit *)(uintptr_t)o;
@@ -258,20 +283,20 @@ static inline struct wqueue *queue_from(const struct queue_state *q)
 }
 
 int unit_init(struct unit *u, struct shared *s);
-void unit_reset(struct unit *u); /* for the next unit, or the same again */
+void unit_reset(struct unit *u); /* for the next unit, or to begin this one again */
 void unit_done(struct unit *u);
 void *unit_alloc(struct unit *u, size_t size); /* zero-filled; NULL and nomem */
 
-/* Makes room for one more in an array (a pointer to its pointer). False: no memory. */
+/* Makes room for one more element; `array` points to the pointer. False: no memory. */
 bool unit_room(struct unit *u, void *array, size_t *have, size_t used, size_t size);
 
-/* Names asked for. NULL: no memory. */
+/* Adds the name of a queue that is to be loaded. NULL: no memory. */
 struct wanted_name *unit_want_name(struct unit *u, struct span name);
 
 /* Rows: one for each job, even if it was loaded several times. */
 struct row *unit_row_add(struct unit *u, uint64_t seq);
-/* Marks a loaded row as one that does not exist: its queue was deleted in between, or it is
- * damaged. NULL: no memory. */
+/* Marks a loaded row as absent, because its queue has been deleted or it is damaged. NULL: no
+ * memory. */
 struct row *unit_row_absent(struct unit *u, struct row *r);
 /* Keeps the reply about the row's current token, if there is one, for a repeat of the report. */
 void unit_keep_reply(struct unit *u, const struct row *r);
@@ -281,50 +306,50 @@ struct row *unit_find(const struct unit *u, struct job_ref ref);
 bool unit_row_there(const struct row *r);
 struct wqueue *unit_queue_add(struct unit *u, uint32_t number, struct span name);
 struct wqueue *unit_queue(const struct unit *u, uint32_t number);
-struct wqueue *unit_queue_named(const struct unit *u, struct span name); /* that exists */
-/* The best row of this queue that is still to be had; stale entries go. */
+struct wqueue *unit_queue_named(const struct unit *u, struct span name); /* only if it exists */
+/* The next row of this queue that a claim can take; removes stale entries. */
 struct row *unit_claim_top(struct unit *u, struct wqueue *q, struct heap_entry *ret);
-void unit_claimable(struct unit *u, struct row *r); /* was loaded for claims */
+void unit_claimable(struct unit *u, struct row *r); /* the row was loaded for claims */
+/* Whether the queue may have more ready jobs than were loaded of it. */
+bool unit_claim_more(struct unit *u, const struct wqueue *q);
 bool unit_queue_paused(const struct unit *u, const struct wqueue *q);
 struct row *unit_holder(const struct unit *u, const struct wqueue *q, struct span key);
 
-/* Every change of a job is between these two calls: they keep sums, key holders and order
- * correct. */
+/* Every change of a job happens between these two calls, which update sums, holders of keys and the
+ * order of claims. */
 void unit_row_before(struct row *r);
 void unit_row_after(struct unit *u, struct row *r);
 void unit_row_remove(struct unit *u,
-                     struct row *r); /* the job ceases to exist; counted as removed */
-/* What the rules say a record of the given kind does to this job, with its sums, attempt, report,
- * event, and what a dead job leaves. */
+                     struct row *r); /* the job no longer exists; it is counted as removed */
+/* Applies a record to this job by the rules of core, with its sums, attempt, report and event, and
+ * stores the payload of a dead job under its keys. */
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec);
 void unit_row_rules(const struct row *r, struct job_options *room, struct job_rules *ret);
 void unit_ended_add(struct unit *u, const struct ended *e); /* copied */
 void unit_tell(struct unit *u, uint8_t kind, const struct row *r);
+/* No row: the job was refused. */
+void unit_tell_refused(struct unit *u, struct job_ref job, struct span queue);
 void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t count);
 void unit_depth(struct unit *u, struct wqueue *q);
 
-int64_t unit_queue_sum(const struct wqueue *q, int column); /* before and by the unit */
+int64_t unit_queue_sum(const struct wqueue *q, int column); /* with the changes of the unit */
 uint64_t unit_queue_state_count(const struct wqueue *q, uint8_t state);
 uint64_t unit_queue_live(const struct wqueue *q);
 
-/* Refusals. Both return false. */
+/* A refusal; returns false. */
 bool unit_refuse(struct turn *t, enum outcome out, const char *note);
-bool unit_refuse_note(struct unit *u, struct turn *t, const struct err_note *note);
-void unit_reply_row(struct turn *t, const struct row *r);
-void unit_reply_relaxed(struct turn *t, const struct wqueue *q);
-bool unit_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t max);
 
-/* Whether the text can be a name or key at all: UTF-8 without a NUL. */
+/* Whether the text is valid as a name or key: UTF-8 without a NUL. */
 bool unit_text_safe(struct span s);
-/* For the leader: the lease's time is over; the node to which it was bound is gone; the job that
- * holds it has ended in this state (none = it was removed). */
+/* For the leader: the lease has expired; the node to which it was bound has left or died; the job
+ * that holds it has ended in this state (none = it was removed). */
 void unit_lease_ran_out(struct unit *u, struct row *r);
 void unit_lease_restarted(struct unit *u, struct row *r);
 void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
-/* Whether one more may be created, with `ahead` others. */
+/* Whether one more queue may be created, in addition to `ahead` others. */
 bool unit_queue_room(const struct unit *u, size_t ahead, bool implied);
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
-/* As struct ops_store says. */
+/* Functions of struct ops_store, which documents them. */
 uint64_t unit_queue_count(const struct ops *o, const struct queue_state *q, unsigned states);
 void unit_queue_read(const struct ops *o, const struct queue_state *q, struct rec_queue_put *ret);
 bool unit_scope_waits(const struct ops *o, const struct queue_state *q, uint8_t to);
@@ -335,17 +360,18 @@ bool unit_queue_commit(struct ops *o, const struct queue_state *q, const struct 
                        uint64_t count);
 size_t unit_bulk_count(const struct ops *o);
 bool unit_bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin);
-/* Whether a change of this queue has to know which jobs share a key (unit.sharers). */
+/* Whether a change of a queue needs the jobs that share a key (unit.sharers). */
 bool unit_queue_widens(const struct unit *u, const struct wqueue **ret_queue);
 void unit_rates_take(struct unit *u); /* after the commit */
 
 /* --- schedules (schedules.c, fire.c) --- */
 
-/* One that was loaded: its definition is decoded. NULL: no memory, or it is damaged (*ret_err). */
+/* Adds a loaded schedule and decodes its definition. NULL: no memory, or it is damaged (*ret_err).
+ */
 struct wschedule *unit_schedule_add(struct unit *u, const struct wschedule *loaded, int *ret_err);
 struct wschedule *unit_schedule(const struct unit *u, struct span name);
 bool unit_schedules_changed(const struct unit *u);
-/* The schedules are loaded: finds out what firings are about. */
+/* After the schedules were loaded: determines the enqueues of the firings. */
 void unit_firings_prepare(struct unit *u);
 /* The enqueues of the operation; 0 = none. */
 size_t turn_enqueues(const struct turn *t, const struct op_enqueue **ret);
@@ -360,25 +386,25 @@ void unit_tell_schedule(struct unit *u, uint8_t kind, const struct wschedule *s,
                         const struct row *r);
 /* --- keys and values (kv.c) --- */
 
-/* One a key, however often it was asked for; the store fills it in. NULL: no memory. */
+/* Adds a key, once; the store fills it in. NULL: no memory. */
 struct wkey *unit_key_add(struct unit *u, struct span key);
 struct wkey *unit_key(const struct unit *u, struct span key);
-/* As it was loaded; hides what has expired. */
+/* The key as it was loaded; an expired one does not exist. */
 void unit_key_loaded(const struct unit *u, struct wkey *k, uint64_t version,
                      struct wall_time expires_at, uint8_t kind, uint32_t bytes);
 /* Adds every key of the commits of the unit, and the keys to which the payload of a job is
  * copied that the unit both creates and may end. Returns how many versions these need. */
 size_t unit_keys_of_commits(struct unit *u);
-/* The same of the keys at which loaded rows would leave their payloads; `every`: any of them may
- * die, else those that an operation of the unit may kill. */
+/* The same for the keys to which the payloads of loaded rows are copied when they die; `every`: of
+ * all rows, else only of those that an operation of the unit may make dead. */
 size_t unit_keys_of_rows(struct unit *u, bool every);
-void unit_leave_payload(struct unit *u, struct row *r); /* it has just died */
-/* As struct ops_store says. */
+void unit_leave_payload(struct unit *u, struct row *r); /* the job has just become dead */
+/* Functions of struct ops_store, which documents them. */
 uint64_t unit_kv_version(struct ops *o);
 struct kv_state unit_kv_find(struct ops *o, struct span key);
 void unit_kv_set(struct ops *o, const struct kv_set *set, uint64_t version);
 uint32_t unit_kv_delete(struct ops *o, const struct span *keys, uint32_t count, uint64_t version);
 void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t version);
-/* Keys are locked by bucket, so that keys that do not exist can be locked, too. */
+/* Keys are locked by bucket, so that keys that do not exist can be locked as well. */
 #define KEY_BUCKETS 64u
 uint32_t unit_key_bucket(const struct unit *u, struct span key);

@@ -43,9 +43,12 @@ void unit_row_after(struct unit *u, struct row *r)
     u->records++;
     r->held = r->extra.unique.len && unique_holds(q->policy.unique_scope, r->job.state);
     mark_pending(u, r);
+    unit_limits_moved(u, r, r->state_before, r->job.state);
     if (r->job.state != STATE_READY)
         return;
     q->wake = true;
+    if (claim_ordered(&q->policy))
+        return;
     if (heap_push(&q->ready, (struct heap_entry){heap_order_desc(r->job.priority), r->job.seq}))
         u->nomem = true;
 }
@@ -53,6 +56,7 @@ void unit_row_after(struct unit *u, struct row *r)
 void unit_row_remove(struct unit *u, struct row *r)
 {
     count(r->q, &r->job, -1);
+    unit_limits_moved(u, r, r->job.state, STATE_NONE);
     r->q->adds[SUM_REMOVED]++;
     r->gone = r->changed = true;
     r->held = false;
@@ -86,6 +90,15 @@ void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint6
         return;
     h->queue = q->name;
     h->count = n;
+}
+
+void unit_tell_refused(struct unit *u, struct job_ref job, struct span queue)
+{
+    struct happened *h = add_happened(u, EVENT_INBOX_REFUSED);
+    if (!h)
+        return;
+    h->job = (struct job){.seq = job.seq, .id_hi = job.hi};
+    h->queue = queue;
 }
 
 void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t version)
@@ -301,6 +314,7 @@ static void row_apply_claimed(struct unit *u, struct row *r, const struct job *b
     const struct rec_job_claimed *c = &rec->job_claimed;
     CHECK(apply_claimed(&r->job, c) == 0);
     (void)before;
+    unit_limits_started(u, r);
     /* A repeat of the report about the previous lease still has to get the same reply. */
     unit_keep_reply(u, r);
     r->reply_kind = 0;

@@ -33,6 +33,17 @@ static void view_its_queue(const struct row *row, const struct wqueue *q, struct
     ret->by_due = q->policy.by_due;
 }
 
+void row_view_body(const struct row *row, struct job_view *view)
+{
+    view->has_body = true;
+    view->extra = row->extra;
+    view->payload = row->payload;
+    view->result_kind = row->result_kind;
+    view->result = row->result;
+    view->error_kind = row->error_kind;
+    view->error = row->error;
+}
+
 void row_view(const struct row *row, const struct wqueue *q, struct wall_time now, bool body,
               struct job_view *ret)
 {
@@ -45,14 +56,8 @@ void row_view(const struct row *row, const struct wqueue *q, struct wall_time no
         ret->started_at = row->started_at;
     if (!body)
         return;
-    ret->has_body = true;
     ret->holder = row->holder;
-    ret->extra = row->extra;
-    ret->payload = row->payload;
-    ret->result_kind = row->result_kind;
-    ret->result = row->result;
-    ret->error_kind = row->error_kind;
-    ret->error = row->error;
+    row_view_body(row, ret);
 }
 
 void turn_show_job(struct turn *t, const struct job_view *v)
@@ -139,7 +144,7 @@ static uint64_t sum_shown(const struct wqueue *q, int sum)
 static void view_counts(const struct wqueue *q, struct queue_view *v)
 {
     struct queue_counts *c = &v->counts;
-    for (int s = STATE_SCHEDULED; s < STATE_COUNT; s++)
+    for (int s = STATE_SCHEDULED; s < SHARED_STATES_END; s++)
         c->by_state[s] = sum_shown(q, s - 1);
     for (int f = 0; f < COUNTER_COUNT; f++)
         v->totals.of[f] = sum_shown(q, SUM_COUNTERS + f);

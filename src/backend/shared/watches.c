@@ -8,6 +8,7 @@ struct watch_entry {
     backend_signal_fn fn;
     void *ctx;
     bool due;
+    int64_t at_ms; /* signals at this time of the store, too; 0 = no such time */
     size_t len;
     char name[];
 };
@@ -49,12 +50,9 @@ void shared_watches_free(struct shared *s)
 }
 
 /* A signal may end watches, its own too: marked first, then called, each time from the front. */
-void shared_watches_wake(struct shared *s, struct span queue)
+static void signal_due(struct shared *s)
 {
     struct watch_entry *w;
-    for (w = s->watches; w; w = w->next)
-        if (queue.len == 0 || span_equal(queue, span_of(w->name, w->len)))
-            w->due = true;
     do {
         for (w = s->watches; w && !w->due; w = w->next)
             ;
@@ -63,4 +61,43 @@ void shared_watches_wake(struct shared *s, struct span queue)
             w->fn(w->ctx);
         }
     } while (w);
+}
+
+void shared_watches_wake(struct shared *s, struct span queue)
+{
+    for (struct watch_entry *w = s->watches; w; w = w->next)
+        if (queue.len == 0 || span_equal(queue, span_of(w->name, w->len)))
+            w->due = true;
+    signal_due(s);
+}
+
+static void signal_at(struct shared *s, int64_t at_ms)
+{
+    if (s->signal_ms == 0 || at_ms < s->signal_ms)
+        s->signal_ms = at_ms;
+}
+
+void shared_watches_wake_at(struct shared *s, struct span queue, int64_t at_ms)
+{
+    for (struct watch_entry *w = s->watches; w; w = w->next)
+        if (span_equal(queue, span_of(w->name, w->len)) && (w->at_ms == 0 || at_ms < w->at_ms)) {
+            w->at_ms = at_ms;
+            signal_at(s, at_ms);
+        }
+}
+
+void shared_watches_due(struct shared *s)
+{
+    int64_t now = shared_now(s);
+    if (s->signal_ms == 0 || s->signal_ms > now)
+        return;
+    s->signal_ms = 0;
+    for (struct watch_entry *w = s->watches; w; w = w->next)
+        if (w->at_ms > 0 && w->at_ms <= now) {
+            w->at_ms = 0;
+            w->due = true;
+        } else if (w->at_ms > 0) {
+            signal_at(s, w->at_ms);
+        }
+    signal_due(s);
 }

@@ -20,6 +20,7 @@
 #define CHUNK_BITS 17
 #define CHUNK_SLOTS ((size_t)1 << CHUNK_BITS)
 #define FIRST_SLOTS ((size_t)64)
+#define SMALL_SLOTS ((size_t)8)
 #define FIRST_GROWTH                                                                               \
     4 /* the only chunk is copied into one four times its size until it is full size */
 
@@ -57,6 +58,11 @@ void heap_init(struct heap *h)
     *h = (struct heap){0};
 }
 
+void heap_init_small(struct heap *h)
+{
+    *h = (struct heap){.small = true};
+}
+
 void heap_count_in(struct heap *h, uint64_t *account)
 {
     CHECK(h->chunk_room == 0);
@@ -77,7 +83,7 @@ void heap_done(struct heap *h)
     for (size_t i = 0; i < h->chunk_count; i++)
         mem_free(h->chunks[i]);
     mem_free(h->chunks);
-    *h = (struct heap){.account = h->account};
+    *h = (struct heap){.account = h->account, .small = h->small};
 }
 
 static int room_for_pointer(struct heap *h)
@@ -124,7 +130,7 @@ static int room_grow(struct heap *h, size_t need)
 {
     if (h->room >= CHUNK_SLOTS)
         return chunk_add(h, CHUNK_SLOTS);
-    size_t slots = h->room ? h->room : FIRST_SLOTS;
+    size_t slots = h->room ? h->room : h->small ? SMALL_SLOTS : FIRST_SLOTS;
     while (slots < need && slots < CHUNK_SLOTS)
         slots *= FIRST_GROWTH;
     if (slots > CHUNK_SLOTS)

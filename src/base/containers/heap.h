@@ -2,7 +2,7 @@
 /* A four-way min-heap of (order, sequence) keys.
  *
  * Entries are 16 bytes, four children share one cache line, and sifting never touches what the
- * entries stand for. The array lives in chunks of 2 MiB, huge pages where the
+ * entries refer to. The array lives in chunks of 2 MiB, huge pages where the
  * kernel has them: it grows and shrinks without copying.
  * Removal is lazy: owners leave stale entries in place and call heap_scrub now and then, which
  * looks at a bounded number of entries, so that no call ever stops the loop. */
@@ -28,6 +28,7 @@ typedef void (*heap_moved_fn)(void *ctx, struct heap_entry e, size_t index);
 #define HEAP_TRAIL 3            /* levels below the top whose newcomers are remembered */
 
 struct heap {
+    bool small;          /* see heap_init_small */
     heap_moved_fn moved; /* NULL = no one is told */
     void *moved_ctx;
     struct heap_entry **chunks;
@@ -42,6 +43,8 @@ struct heap {
 };
 
 void heap_init(struct heap *h);
+/* For owners of very many heaps, most of which have a few entries: the first takes 128 bytes. */
+void heap_init_small(struct heap *h);
 /* Frees the memory; the heap is empty and still counted in the same sum. */
 void heap_done(struct heap *h);
 /* Keeps heap_bytes of several heaps in one sum, so that an owner of many need not add them up. The
@@ -84,4 +87,10 @@ static inline uint64_t heap_order_of(int64_t v)
 static inline uint64_t heap_order_desc(int64_t v)
 {
     return ~heap_order_of(v);
+}
+
+/* The number whose heap_order_desc this is. */
+static inline int64_t heap_desc_of(uint64_t order)
+{
+    return (int64_t)(~order ^ (UINT64_C(1) << 63));
 }

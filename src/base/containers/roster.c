@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/containers/sorted.h"
 #include "base/mem.h"
 
 #define CHUNK_KEYS 255
@@ -101,29 +102,14 @@ int roster_reserve(struct roster *r, size_t more)
 /* The last slot whose first key is not after this one; 0 when all are. */
 static size_t slot_of(const struct roster *r, struct roster_key key)
 {
-    size_t low = 0, high = r->slot_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (before(key, r->slots[mid].first))
-            high = mid;
-        else
-            low = mid + 1;
-    }
+    size_t low = SORTED_INDEX(r->slot_count, i, !before(key, r->slots[i].first));
     return low ? low - 1 : 0;
 }
 
 /* Keys of the slot that come before this one. */
 static uint32_t index_of(const struct roster_slot *s, struct roster_key key)
 {
-    uint32_t low = 0, high = s->count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (before(s->chunk->keys[mid], key))
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return (uint32_t)SORTED_INDEX(s->count, i, before(s->chunk->keys[i], key));
 }
 
 /* The counts from this slot on have changed. */

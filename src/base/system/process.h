@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this process takes of the machine, as the kernel tells it. */
+/* The resources that this process uses, as reported by the kernel. */
 #pragma once
 
 #include <stdint.h>

@@ -62,14 +62,10 @@ static char *file_read(const char *path, size_t *ret_len)
 
 static int name_add(struct zones *z, const char *name)
 {
-    if (z->count == z->room) {
-        size_t room = z->room ? z->room * 2 : 512;
-        const char **names = mem_regrow(z->names, room, sizeof *names);
-        if (!names)
-            return -ERR_NOMEM;
-        z->names = names;
-        z->room = room;
-    }
+    const char **names = mem_more(z->names, z->count, &z->room, sizeof *names);
+    if (!names)
+        return -ERR_NOMEM;
+    z->names = names;
     z->names[z->count++] = name;
     return 0;
 }

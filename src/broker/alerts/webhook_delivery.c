@@ -257,7 +257,7 @@ static void deliver(struct webhook_deliveries *n, const struct notice_view *v)
 
 static void timer_cb(uv_timer_t *timer);
 
-/* Real time, also under a test clock: the code that moves that one settles. */
+/* Real time, also with a test clock: the code that moves the test clock waits for deliveries. */
 static void timer_set(struct webhook_deliveries *n, struct wall_time due)
 {
     int64_t now = clock_now(&n->broker->config.clock).wall.ms;

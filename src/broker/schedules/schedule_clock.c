@@ -3,8 +3,8 @@
  * is fired at its time and in order, with everything else that is due in between. A jump moves it
  * at once, as a jump of a real clock or downtime would, with misfires.
  *
- * A move is a loop: the backend settles, what is due fires, until nothing is due; then the clock
- * moves on. A move that would take more than ROUNDS_MAX rounds jumps over the rest. */
+ * A move is a loop: the backend does what is due, schedules fire, until nothing is due; then the
+ * clock moves on. A move that would take more than ROUNDS_MAX rounds jumps over the rest. */
 #include "base/mem.h"
 #include "broker/alerts/webhook_delivery.h"
 #include "broker/broker_impl.h"

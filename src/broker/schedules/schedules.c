@@ -70,14 +70,10 @@ static int slot_take(struct schedules *s, uint32_t *ret)
             return 0;
         }
     }
-    if (s->count == s->room) {
-        uint32_t room = s->room ? s->room * 2 : 64;
-        struct planned **grown = mem_regrow(s->list, room, sizeof *grown);
-        if (!grown)
-            return -ERR_NOMEM;
-        s->list = grown;
-        s->room = room;
-    }
+    struct planned **grown = mem_more(s->list, s->count, &s->room, sizeof(*grown));
+    if (!grown)
+        return -ERR_NOMEM;
+    s->list = grown;
     s->list[s->count] = NULL;
     *ret = s->count++;
     return 0;
@@ -193,7 +189,7 @@ static void watch_source(struct planned *p)
     p->watch = NULL;
     if (p->spec.kind == SCHEDULE_QUEUE && !p->paused &&
         backend_watch(p->broker->config.backend, p->spec.source, signal_cb, p, &p->watch) != 0)
-        log_event(p->broker->config.log, LOG_WARN, "schedule_not_watched",
+        log_event(p->broker->config.log, LOG_WARN, "schedule_source_not_watched",
                   LOG_SPAN("schedule", p->name), LOG_TEXT("why", "out of memory"));
 }
 
@@ -221,7 +217,7 @@ static void planned_define(struct broker *b, const struct schedule_view *v)
     if (!p)
         p = planned_new(b, v->name);
     if (!p || keep_spec(p, v) != 0) {
-        log_event(b->config.log, LOG_WARN, "schedule_not_kept", LOG_SPAN("schedule", v->name),
+        log_event(b->config.log, LOG_WARN, "schedule_not_loaded", LOG_SPAN("schedule", v->name),
                   LOG_TEXT("why", "out of memory"));
         return;
     }
@@ -231,7 +227,7 @@ static void planned_define(struct broker *b, const struct schedule_view *v)
     p->parked = false;
     p->known = times_init(&p->times, b->schedules.zones, &p->spec, &note) == 0;
     if (!p->known) /* a zone that this machine no longer knows */
-        log_event(p->broker->config.log, LOG_WARN, "schedule_not_understood",
+        log_event(p->broker->config.log, LOG_WARN, "schedule_invalid",
                   LOG_SPAN("schedule", p->name), LOG_TEXT("why", note.text));
     watch_source(p);
     enter(p);

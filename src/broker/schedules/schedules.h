@@ -75,7 +75,8 @@ struct schedules {
     bool started;
     bool loading, list_busy; /* the list at the start is not complete yet; a page is outstanding */
     struct planned **list;   /* by slot; NULL = free */
-    uint32_t count, room;
+    uint32_t count;
+    size_t room;
     struct map128 by_name; /* → slot + 1 */
     struct heap due;       /* (wall ms, slot) */
     uv_timer_t timer, trouble_timer, follow_timer;

@@ -165,7 +165,7 @@ static int queue_choose(const struct arguments *args, struct arena *arena, struc
         return 0;
     int rc = random_bytes(&number, sizeof number);
     if (rc < 0)
-        return err_note_set(note, rc, "the system gives no random numbers");
+        return err_note_set(note, rc, "the system does not provide random numbers");
     snprintf(name, sizeof name, "bench-%08" PRIx32, (uint32_t)number);
     p->queue = arena_text(arena, span_text(name));
     return p->queue ? 0 : -ERR_NOMEM;
@@ -231,7 +231,7 @@ int bench_plan_build(const struct arguments *args, const struct client *client, 
     p.duration_ms = n[DURATION];
     p.jobs = (uint64_t)n[JOBS];
     if (arguments_has(args, "jobs") && arguments_has(args, "duration"))
-        return err_note_set(note, -ERR_INVALID, "--jobs and --duration exclude each other");
+        return err_note_set(note, -ERR_INVALID, "--jobs and --duration cannot be combined");
     if ((rc = sides_split(&p, n, note)) < 0 || (rc = queue_choose(args, arena, &p, note)) < 0 ||
         (rc = server_find(client, arena, &p, note)) < 0)
         return rc;

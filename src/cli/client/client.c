@@ -28,7 +28,7 @@ static const struct option queues_options[] = {
     CLIENT_YES_OPTION,
     {"until", 0, "TIME", "pause: until this time (RFC 3339)", OPTION_TEXT},
     {"for", 0, "DURATION", "pause: for this long", OPTION_DURATION},
-    {"description", 0, "TEXT", "a text for people", OPTION_TEXT},
+    {"description", 0, "TEXT", "a description for human readers", OPTION_TEXT},
     QUEUE_POLICY_OPTIONS};
 
 static const struct option schedules_options[] = {
@@ -39,19 +39,21 @@ static const struct option schedules_options[] = {
     {"queue", 'q', "QUEUE", "queue of the job (jobs)", OPTION_TEXT},
     {"cron", 0, "TEXT", "cron expression: \"30 2 * * *\"", OPTION_TEXT},
     {"timezone", 0, "ZONE", "time zone of the cron expression: Europe/Berlin (UTC)", OPTION_TEXT},
-    {"dst_gap", 0, "skip|run_after", "what to do with a time that the clock skips", OPTION_CHOICE},
+    {"dst_gap", 0, "skip|run_after",
+     "what to do with a time that does not exist because the clock is set forward", OPTION_CHOICE},
     {"dst_fold", 0, "once|twice", "what to do with a time that occurs twice", OPTION_CHOICE},
     {"every", 0, "DURATION", "interval between firings", OPTION_DURATION},
     {"start_at", 0, "TIME", "start of the first interval (now)", OPTION_TEXT},
     {"misfire", 0, "skip|once|all", "what to do with times that were missed (once)", OPTION_CHOICE},
     {"misfire_window", 0, "DURATION", "misfire all: how far back to go (1h)", OPTION_DURATION},
     {"overlap", 0, "allow|skip", "skip: no new job while the last one is live", OPTION_CHOICE},
-    {"source_queue", 0, "QUEUE", "fire when this queue has items; the job gets them", OPTION_TEXT},
+    {"source_queue", 0, "QUEUE", "fire when this queue has jobs; the created job receives them",
+     OPTION_TEXT},
     {"batch_size", 0, "N", "items for one job (1)", OPTION_NUMBER},
     {"interval", 0, "DURATION", "time between two checks of the source (30s)", OPTION_DURATION},
     {"eager", 0, "yes|no", "check as soon as items arrive", OPTION_CHOICE},
     {"paused", 0, "yes|no", "whether the schedule is paused", OPTION_CHOICE},
-    {"description", 0, "TEXT", "a text for people", OPTION_TEXT},
+    {"description", 0, "TEXT", "a description for human readers", OPTION_TEXT},
     {"payload", 0, "JSON", "payload of the job; `-` reads standard input, `@FILE` a file",
      OPTION_TEXT},
     {"priority", 'p', "N|LABEL", "priority of the job", OPTION_TEXT},
@@ -78,7 +80,9 @@ static const struct option alerts_options[] = {
     {"on", 0, ALERT_NAMES("|"), "create: the event or condition of the rule", OPTION_CHOICE},
     {"queue", 0, "PATTERN", "queues that the rule covers; * matches anything", OPTION_TEXT},
     {"depth", 0, "N",
-     "deep: this many waiting jobs; 0 means the queue's warn_depth, or 10,000 if it has none",
+     "deep: this many waiting jobs, 10,000 by default; 0 means the queue's warn_depth, or 10,000 "
+     "if "
+     "it has none",
      OPTION_NUMBER},
     {"percent", 0, "N", "error_share: more than this; capacity: at least this", OPTION_NUMBER},
     {"window", 0, "DURATION", "error_share: the period that is examined", OPTION_DURATION},
@@ -115,6 +119,10 @@ static const struct option enqueue_options[] = {
      OPTION_TEXT},
     {"expires_in", 0, "DURATION", "the job becomes dead if it is not started within this time",
      OPTION_DURATION},
+    {"depends_on", 0, "ID", "a job that must end before this one is ready; may be repeated",
+     OPTION_LIST},
+    {"on_dependency_failure", 0, "cancel|run|dead", "what happens to the job if one of these fails",
+     OPTION_CHOICE},
     {"key", 'k', "KEY", "idempotency key: a repeated request enqueues nothing", OPTION_TEXT},
     {"ndjson", 0, NULL, "each line of the input is a job object; 1000 are sent at a time",
      OPTION_FLAG},
@@ -125,14 +133,20 @@ static const struct option claim_options[] = {
     CLIENT_OPTIONS,
     {"count", 'n', "N", "maximum number of jobs (1)", OPTION_NUMBER},
     {"wait", 'w', "DURATION", "how long to wait for a job (0)", OPTION_DURATION},
-    {"lease", 'l', "DURATION", "how long the claim holds", OPTION_DURATION},
+    {"lease", 'l', "DURATION", "how long the claim holds the job", OPTION_DURATION},
     {"worker", 0, "NAME", "name of the worker", OPTION_TEXT},
     {"raw", 'r', NULL,
      "print only the payload on standard output, and id and lease token on standard error",
      OPTION_FLAG},
 };
 
-static const struct option ack_options[] = {CLIENT_OPTIONS};
+static const struct option ack_options[] = {
+    CLIENT_OPTIONS,
+    {"handoff", 0, "JSON",
+     "jobs to enqueue and keys to change in the same commit, as {\"enqueues\", \"sets\", "
+     "\"deletes\"}",
+     OPTION_TEXT},
+};
 
 static const struct option fail_options[] = {
     CLIENT_OPTIONS,
@@ -147,7 +161,7 @@ static const struct option fail_options[] = {
 
 static const struct option extend_options[] = {
     CLIENT_OPTIONS,
-    {"lease", 'l', "DURATION", "lease from now on (the length of the first lease)",
+    {"lease", 'l', "DURATION", "new lease, from now (default: the length of the first lease)",
      OPTION_DURATION},
 };
 
@@ -166,7 +180,7 @@ static const struct option jobs_options[] = {
     {"limit", 'n', "N", "jobs per page (50)", OPTION_NUMBER},
     {"newest", 0, NULL, "newest first", OPTION_FLAG},
     {"cursor", 0, "CURSOR", "continue where a page ended", OPTION_TEXT},
-    {"all", 'a', NULL, "print every page, not only the first", OPTION_FLAG},
+    {"all", 'a', NULL, "print all pages, not only the first", OPTION_FLAG},
 };
 
 #define FILTER_OPTIONS(states)                                                                     \
@@ -174,20 +188,21 @@ static const struct option jobs_options[] = {
         {"state", 0, "LIST", "with --queue: " states, OPTION_TEXT},                                \
         {"group", 'g', "NAME", "with --queue: only jobs of this group", OPTION_TEXT},              \
         {"kind", 0, "KIND", "with --queue: only jobs of this kind", OPTION_TEXT},                  \
-        {"dry_run", 0, NULL, "with --queue: print how many jobs match, and change nothing",        \
+        {"dry_run", 0, NULL, "with --queue: print how many jobs match, without changing them",     \
          OPTION_FLAG},                                                                             \
         CLIENT_YES_OPTION
 
 static const struct option cancel_options[] = {
     CLIENT_OPTIONS,
     FILTER_OPTIONS("jobs in these states; required"),
-    {"force", 'f', NULL, "take running jobs from their workers at once", OPTION_FLAG},
+    {"force", 'f', NULL, "end the leases of running jobs at once", OPTION_FLAG},
 };
 
 static const struct option requeue_options[] = {
     CLIENT_OPTIONS,
     FILTER_OPTIONS("jobs in these states (dead)"),
-    {"delay", 'd', "DURATION", "with an ID: the job is ready after this time", OPTION_DURATION},
+    {"delay", 'd', "DURATION", "with an ID: the job becomes ready after this time",
+     OPTION_DURATION},
 };
 
 static const struct option plain_options[] = {CLIENT_OPTIONS};
@@ -195,7 +210,7 @@ static const struct option plain_options[] = {CLIENT_OPTIONS};
 static const struct option progress_options[] = {
     CLIENT_OPTIONS,
     {"token", 't', "TOKEN", "the lease token of the claim", OPTION_TEXT},
-    {"lease", 'l', "DURATION", "also extend the lease, from now on", OPTION_DURATION},
+    {"lease", 'l', "DURATION", "also extend the lease to this long from now", OPTION_DURATION},
 };
 
 static const struct option stats_options[] = {
@@ -207,8 +222,9 @@ static const struct option stats_options[] = {
 static const struct option export_options[] = {
     CLIENT_OPTIONS,
     {"data", 0, "DIR",
-     "read the store in DIR, which no server is using, instead of asking a server", OPTION_DIR},
-    {"output", 'o', "FILE", "write to FILE, which appears when it is complete", OPTION_FILE},
+     "read the store in DIR, which no server may be using, instead of asking a server", OPTION_DIR},
+    {"output", 'o', "FILE", "write to FILE, which is created when the export is complete",
+     OPTION_FILE},
     {"force", 'f', NULL, "replace FILE if it exists", OPTION_FLAG},
     {"queue", 'q', "QUEUE", "only this queue; may be repeated", OPTION_LIST},
     {"state", 0, "LIST", "only jobs in these states (scheduled,ready,running,dead)", OPTION_TEXT},
@@ -217,7 +233,8 @@ static const struct option export_options[] = {
 
 static const struct option import_options[] = {
     CLIENT_OPTIONS,
-    {"update_queues", 0, NULL, "give existing queues the policy of the export", OPTION_FLAG},
+    {"update_queues", 0, NULL, "set the policy of existing queues to that of the export",
+     OPTION_FLAG},
     {"nomarr", 0, "FILE", "read Nomarr's SQLite database instead of an export", OPTION_FILE},
 };
 
@@ -246,7 +263,8 @@ static const struct option bench_options[] = {
     {"delay_ms", 0, "DURATION", "delay of each job (0)", OPTION_DURATION},
     {"backlog", 0, "N", "jobs to enqueue first, not measured (0)", OPTION_NUMBER},
     {"duration", 0, "DURATION", "duration of the measurement (10s)", OPTION_DURATION},
-    {"jobs", 'n', "N", "number of jobs, instead of a duration; healthz: requests", OPTION_NUMBER},
+    {"jobs", 'n', "N", "number of jobs instead of a duration; with healthz: number of requests",
+     OPTION_NUMBER},
     {"queue", 'q', "QUEUE",
      "use this queue and keep it (default: bench-RANDOM, deleted afterwards)", OPTION_TEXT},
     {"server_pid", 0, "PID", "measure the processor time of this server per job", OPTION_NUMBER},
@@ -257,7 +275,7 @@ const struct command client_commands[] = {
     {"queues", "[[create|set|delete|pause|resume|purge] QUEUE]", "show or change queues",
      "Without arguments, lists all queues; with QUEUE alone, shows that queue. The actions:\n  "
      "create   create the queue; refused if it exists\n  set      change the settings that the "
-     "options name; the others stay\n  delete   delete the queue and all its jobs\n  pause    stop "
+     "options name\n  delete   delete the queue and all its jobs\n  pause    stop "
      "claims until `resume`, until --until, or for the time of --for\n  resume   allow claims "
      "again\n  purge    remove the jobs that are ready or scheduled\nThe options from "
      "--description on are the settings of the queue (`holdfast help policy`). Durations:\n500ms, "
@@ -266,42 +284,46 @@ const struct command client_commands[] = {
     {"schedules", "[[create|set|delete|pause|resume|run|preview] NAME]", "show or change schedules",
      "Without arguments, lists all schedules; with NAME alone, shows that schedule. The actions:\n"
      "  create   create the schedule; refused if it exists\n"
-     "  set      change the settings that the options name; the others stay\n"
-     "  delete   delete the schedule; its jobs stay. On a terminal it asks, unless --yes is given\n"
-     "  pause    enqueue nothing until `resume`\n"
-     "  resume   enqueue again; the times that have passed are skipped\n"
-     "  run      enqueue a job now, in addition\n"
-     "  preview  show the next times; without NAME, those of a schedule with these options\n"
+     "  set      change the settings that the options name\n"
+     "  delete   delete the schedule, but not its jobs; on a terminal, asks for confirmation\n"
+     "           unless --yes is given\n"
+     "  pause    create no jobs until `resume`\n"
+     "  resume   create jobs again; times that passed during the pause are skipped\n"
+     "  run      create a job now, in addition to the regular times\n"
+     "  preview  show the next firing times; without NAME, those of a schedule with the given\n"
+     "           options\n"
      "One of --cron, --every and --source-queue says when the schedule fires; the options from\n"
      "--payload on describe the job. Durations: 500ms, 30s, 24h.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(schedules_options), 0, 2, client_schedules},
     {"kv", "get|set|delete|list [KEY] [VALUE]", "show or change keys of the key-value store",
-     "  get KEY         print its value\n"
-     "  set KEY VALUE   set it; VALUE is JSON (`-` reads it from standard input, `@FILE` from a "
+     "  get KEY         print the value of the key\n"
+     "  set KEY VALUE   set the key; VALUE is JSON (`-` reads it from standard input, `@FILE` from "
+     "a "
      "file)\n"
-     "  delete KEY      delete it; a key that does not exist is no error\n"
+     "  delete KEY      delete the key; it is not an error if the key does not exist\n"
      "  list [PREFIX]   list the keys that begin with PREFIX, in order\n"
      "A key is a text, or a JSON array of parts: '[\"user\",7]'.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(kv_options), 1, 3, client_kv},
     {"alerts", "[[create|set|delete] NAME]", "show or change alert rules",
      "Without arguments, lists all rules; with NAME alone, shows that rule. `create` creates a\n"
-     "rule and needs --on; `set` changes what the options name. `delete` deletes the rule and its\n"
-     "notices; on a terminal it asks, unless --yes is given.\n" EXIT_STATUS "\n",
+     "rule and requires --on; `set` changes the members that the options name. `delete` deletes\n"
+     "the rule and its notices; on a terminal, it asks for confirmation unless --yes is "
+     "given.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(alerts_options), 0, 2, client_alerts},
     {"breakers", "[list|show|set|delete] [NAME]", "show and change circuit breakers",
      "The actions are:\n"
      "  list            list all breakers: named ones, and those of webhooks (the default)\n"
      "  show NAME       show a named breaker\n"
-     "  set NAME        set its settings; one that is left out gets the server's default\n"
-     "  delete NAME     delete it; on a terminal it asks, unless --yes is given\n"
+     "  set NAME        set its settings; those that are omitted get the server's defaults\n"
+     "  delete NAME     delete it; on a terminal, asks for confirmation unless --yes is given\n"
      "Workers create a named breaker when they consult it for the first time, with\n"
      "POST /v1/breakers/NAME/allow.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(breakers_options), 0, 2, client_breakers},
     {"enqueue", "QUEUE [PAYLOAD]", "enqueue a job, or one for each line of input",
      "PAYLOAD is JSON, `-` for standard input, or `@FILE` for a file; `null` is a job without\n"
      "data. With --raw the payload is bytes, and with --ndjson each line of the input is a job\n"
-     "object ({\"payload\":…,\"priority\":…}); both read standard input if PAYLOAD is left out.\n"
-     "Without them PAYLOAD is required.\n" EXIT_STATUS "\n",
+     "object ({\"payload\":…,\"priority\":…}); both read standard input if PAYLOAD is omitted.\n"
+     "Without these options, PAYLOAD is required.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(enqueue_options), 1, 2, client_enqueue},
     {"claim", "QUEUE...", "claim jobs",
      "Prints each claimed job with the lease token that ack, fail, extend and release "
@@ -314,14 +336,15 @@ const struct command client_commands[] = {
      "in\nits environment. Its exit status decides the outcome of the job:\n  0              "
      "acked; standard output is the result\n  65             dead, without a retry\n  75           "
      "  released with a back-off; the attempt does not count\n  78, 126, 127   a problem of the "
-     "worker: released, uncounted; five pauses in a row end\n                 the runner\n  others "
+     "worker: released, uncounted; after five pauses in a row\n                 the runner ends\n  "
+     "others "
      "   "
      "     failed, and so "
      "does a signal; the end of standard error is the error\n--exit changes this. Replies of "
      "--url: 2xx acked, 422 dead, 429 and 503 released until\nRetry-After, others failed.\n\nThe "
      "first SIGTERM, SIGINT or SIGHUP starts the stop mode (--stop); after --stop-timeout, "
      "or\nat the second signal, the commands are terminated and their jobs released. "
-     "docs/worker.md\nexplains all of it.\n\nExit status:\n"
+     "docs/worker.md\nexplains the details.\n\nExit status:\n"
      "  0  stopped by a signal; with --until-empty, no job is left; with --once, the job was "
      "acked\n"
      "  1  problems of the worker (five pauses in a row, or one with --once), or the server "
@@ -335,19 +358,22 @@ const struct command client_commands[] = {
      "also:\n     a queue with ready jobs is paused\n",
      COMMAND_OPTIONS(work_options), 0, COMMAND_WORDS_ANY, work_command},
     {"ack", "ID TOKEN [RESULT]", "acknowledge a claimed job as done",
-     "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is kept with the\n"
-     "job.\n" EXIT_STATUS "\n",
+     "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is stored with "
+     "the\n"
+     "job. --handoff takes JSON in the same ways; if it is refused, the job is not "
+     "acknowledged.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(ack_options), 2, 3, client_ack},
     {"fail", "ID TOKEN", "report that a claimed job failed",
      "The job is retried after its back-off; after its last attempt it becomes dead.\n" EXIT_STATUS
      "\n",
      COMMAND_OPTIONS(fail_options), 2, 2, client_fail},
     {"extend", "ID TOKEN", "extend the lease of a claimed job",
-     "Prints when the lease now ends.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(extend_options), 2, 2,
+     "Prints the new end of the lease.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(extend_options), 2, 2,
      client_extend},
     {"release", "ID TOKEN", "release a claimed job, uncounted",
-     "The attempt does not count.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(release_options), 2, 2,
-     client_release},
+     "The job becomes ready again, and the attempt does not count against "
+     "max_attempts.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(release_options), 2, 2, client_release},
     {"jobs", "[ID]", "list jobs, or show one",
      "With ID, shows one job and its attempts. Payloads are shortened; --json prints them\n"
      "completely.\n" EXIT_STATUS "\n",
@@ -359,11 +385,11 @@ const struct command client_commands[] = {
          EXIT_STATUS "\n",
      COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
     {"cancel", "[ID...]", "cancel jobs",
-     "Give the IDs of the jobs, or a queue with --queue and the states of its jobs with "
-     "--state\n(scheduled, ready, running). The worker of a running job is told to stop. The job "
-     "is\ncancelled when the worker releases or fails it, and at the latest after the queue's "
-     "cancel_grace_ms;\nit is done if the worker completes it before. With --force it is cancelled "
-     "at once.\n" ASKS("--queue shows", "asks") EXIT_STATUS "\n",
+     "Give the IDs of the jobs, or a queue with --queue and the states of its jobs with --state\n"
+     "(scheduled, ready, running). A cancel of a running job is a request to its worker: the job\n"
+     "is cancelled when the worker releases or fails it, or after the queue's cancel_grace_ms at\n"
+     "the latest; it is done if the worker acks it within that time. With --force it is\n"
+     "cancelled at once.\n" ASKS("--queue shows", "asks") EXIT_STATUS "\n",
      COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
     {"workers", "", "show workers and the jobs that they hold",
      "A worker stays in the list for an hour after its last request and its last "
@@ -373,7 +399,8 @@ const struct command client_commands[] = {
      "PERCENT is a number from 0 to 100. The job shows the newest report.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(progress_options), 2, 3, client_progress},
     {"log", "ID", "show the log of a job",
-     "Shows the newest 64 KiB of what the workers of all attempts have logged.\n" EXIT_STATUS "\n",
+     "Shows the newest 64 KiB of the lines that workers logged, over all attempts.\n" EXIT_STATUS
+     "\n",
      COMMAND_OPTIONS(plain_options), 1, 1, client_log},
     {"stats", "[QUEUE]", "show statistics of the server or of one queue",
      "For the server: the number of waiting and running jobs, and a line for each queue. For a\n"
@@ -382,7 +409,7 @@ const struct command client_commands[] = {
      COMMAND_OPTIONS(stats_options), 0, 1, client_stats},
     {"export", "", "export queues and jobs as JSON lines",
      "Writes to standard output, or to the file of --output. Jobs that are done or cancelled are\n"
-     "left out unless --all or --state selects them. With --data the store of a stopped server is\n"
+     "omitted unless --all or --state selects them. With --data the store of a stopped server is\n"
      "read without changing a byte, even if it is damaged: what cannot be read is skipped and\n"
      "counted.\n"
      "\n"
@@ -408,12 +435,12 @@ const struct command client_commands[] = {
      "and continues after the last event.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(events_options), 0, 0, client_events},
     {"backup", "DIR", "copy the store of a running server into DIR",
-     "Creates DIR/holdfast.db, a copy of one moment: it contains everything that was confirmed\n"
-     "when the command began. DIR must be empty or not exist. The file gets its name when it is\n"
-     "complete, synced and checked; `holdfast restore` creates a store from it. While the backup\n"
-     "runs, the server needs disk space for a second copy of the store.\n"
+     "Creates DIR/holdfast.db, a copy of the store at one moment: it contains everything that was\n"
+     "confirmed when the command began. DIR must be empty or not exist. The file gets its name\n"
+     "when it is complete, synced and checked; `holdfast restore` creates a store from it. While\n"
+     "the backup runs, the server needs disk space for a second copy of the store.\n"
      "\n"
-     "Exit status: 0 a good backup, 1 refused by the server, or what it sent is not a good "
+     "Exit status: 0 a valid backup, 1 refused by the server, or what it sent is not a valid "
      "backup,\n"
      "2 wrong usage, 3 the server cannot be reached or could not copy its store (it is damaged, "
      "or\n"

@@ -139,6 +139,17 @@ static int write_headers(struct json_writer *w, const struct client_field *f,
     return 0;
 }
 
+static void write_texts(struct json_writer *w, const struct client_field *f,
+                        const struct arguments *args)
+{
+    const char *value;
+    size_t at = 0;
+    json_write_array(w);
+    while ((value = arguments_next(args, f->option, &at)))
+        json_write_text(w, span_text(value));
+    json_write_array_end(w);
+}
+
 static int write_file(struct json_writer *w, const char *path, struct err_note *note)
 {
     struct buf word, text;
@@ -181,6 +192,9 @@ static int value_write(const struct arguments *args, const struct client_field *
         return 0;
     case CLIENT_FIELD_HEADERS:
         return write_headers(w, f, args, note);
+    case CLIENT_FIELD_TEXTS:
+        write_texts(w, f, args);
+        return 0;
     case CLIENT_FIELD_FILE:
         return write_file(w, value, note);
     }

@@ -38,6 +38,7 @@ enum client_field_kind {
     CLIENT_FIELD_HEADERS,        /* a list option: NAME=VALUE each; becomes an object */
     CLIENT_FIELD_FILE,           /* a file option: the text in it */
     CLIENT_FIELD_FLAG,           /* a flag; its presence is true */
+    CLIENT_FIELD_TEXTS,          /* a list option; becomes an array of texts */
 };
 
 struct client_field {

@@ -138,10 +138,10 @@ static int refused(struct client_session *s)
     }
     if (s->reply.status >= 300 && s->reply.status < 400)
         return client_complain(status,
-                               "the server at %s sends elsewhere (status %ld), which is not"
-                               " followed; give the address it means with --server",
+                               "the server at %s redirects (status %ld), which is not"
+                               " followed; give the target address with --server",
                                client_server(s->client), s->reply.status);
-    return client_complain(status, "the server at %s answered %ld without saying why",
+    return client_complain(status, "the server at %s returned status %ld without an explanation",
                            client_server(s->client), s->reply.status);
 }
 
@@ -220,6 +220,13 @@ int client_body_end(struct client_session *s)
 {
     json_write_object_end(&s->writer);
     return json_writer_finish(&s->writer) < 0 ? client_no_memory() : CLIENT_DONE;
+}
+
+int client_body_post(struct client_session *s, const char *path)
+{
+    int status = client_body_end(s);
+    client_path_add(&s->path, path);
+    return status == CLIENT_DONE ? client_ask(s, "POST") : status;
 }
 
 /* ---- showing ----------------------------------------------------------------------------------

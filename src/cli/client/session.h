@@ -44,6 +44,8 @@ int client_filters_check(const struct arguments *args, const char *const *names,
 void client_body_begin(struct client_session *s);
 int client_body_fields(struct client_session *s, const struct client_field *fields, size_t count);
 int client_body_end(struct client_session *s);
+/* client_body_end, and if that succeeded, client_ask: a POST of s->body to this path. */
+int client_body_post(struct client_session *s, const char *path);
 
 /* The last answer; valid JSON after client_ask returned CLIENT_DONE. */
 struct span client_answer(const struct client_session *s);

@@ -167,7 +167,7 @@ static int alerts(struct client_session *s)
         return rule_put(s, s->args->words[1], creates);
     bool removes = s->args->word_count > 0 && strcmp(s->args->words[0], "delete") == 0;
     if (arguments_has(s->args, "yes") && !removes)
-        return client_complain(CLIENT_USAGE, "--yes goes with `alerts delete NAME`");
+        return client_complain(CLIENT_USAGE, "--yes can only be used with `alerts delete NAME`");
     if (s->args->word_count == 0)
         return list(s);
     if (removes && s->args->word_count == 1)

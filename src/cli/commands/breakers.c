@@ -70,10 +70,10 @@ static int delete (struct client_session *s, const char *name)
 static int options_check(const struct arguments *args, const char *action)
 {
     if (arguments_has(args, "yes") && strcmp(action, "delete") != 0)
-        return client_complain(CLIENT_USAGE, "--yes goes with `breakers delete NAME`");
+        return client_complain(CLIENT_USAGE, "--yes can only be used with `breakers delete NAME`");
     if (client_fields_given(args, settings_fields, CLIENT_COUNT(settings_fields)) &&
         strcmp(action, "set") != 0)
-        return client_complain(CLIENT_USAGE, "settings go with `breakers set NAME`");
+        return client_complain(CLIENT_USAGE, "settings can only be used with `breakers set NAME`");
     return CLIENT_DONE;
 }
 

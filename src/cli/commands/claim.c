@@ -2,6 +2,7 @@
 /* holdfast claim, ack, fail, extend, release: a worker's side of a job, by hand or from a script.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
@@ -9,6 +10,7 @@
 #include "cli/client/session.h"
 #include "cli/client/terminal/show.h"
 #include "cli/client/terminal/text.h"
+#include "cli/work/handoff.h"
 
 /* ---- claim ------------------------------------------------------------------------------------
  */
@@ -129,6 +131,22 @@ static const struct client_field release_fields[] = {
     {"run_at", "run_at", CLIENT_FIELD_TEXT},
 };
 
+/* The members of the object become members of the request. */
+static int handoff_write(struct client_session *s, const char *word)
+{
+    struct buf text;
+    struct handoff h;
+    int status = CLIENT_DONE;
+    buf_init(&text);
+    if (client_input_read(word, &text, &s->note) < 0 ||
+        handoff_parse(buf_span(&text), false, &h, &s->note) < 0)
+        status = client_complain(CLIENT_USAGE, "%s", s->note.text);
+    else
+        handoff_write_members(&h, &s->writer);
+    buf_done(&text);
+    return status;
+}
+
 static int result_write(struct client_session *s, const char *word)
 {
     struct buf result;
@@ -166,6 +184,11 @@ static int outcome_show(struct client_session *s)
     return CLIENT_DONE;
 }
 
+static bool is_ack(const char *verb)
+{
+    return strcmp(verb, "/ack") == 0;
+}
+
 static int lease_ask(struct client_session *s, const char *verb, const struct client_field *fields,
                      size_t count)
 {
@@ -173,6 +196,9 @@ static int lease_ask(struct client_session *s, const char *verb, const struct cl
     json_write_key(&s->writer, "token");
     json_write_text(&s->writer, span_text(s->args->words[1]));
     int status = s->args->word_count > 2 ? result_write(s, s->args->words[2]) : CLIENT_DONE;
+    const char *handoff = is_ack(verb) ? arguments_text(s->args, "handoff", NULL) : NULL;
+    if (status == CLIENT_DONE && handoff)
+        status = handoff_write(s, handoff);
     if (status == CLIENT_DONE)
         status = client_body_fields(s, fields, count);
     if (status == CLIENT_DONE)

@@ -28,6 +28,8 @@ static const struct client_field job_fields[] = {
     {"backoff", "backoff_ms", CLIENT_FIELD_MS_LIST},
     {"expires_at", "expires_at", CLIENT_FIELD_TEXT},
     {"expires_in", "expires_in_ms", CLIENT_FIELD_NUMBER},
+    {"depends_on", "depends_on", CLIENT_FIELD_TEXTS},
+    {"on_dependency_failure", "on_dependency_failure", CLIENT_FIELD_TEXT},
 };
 
 static void jobs_path(struct client_session *s)
@@ -84,7 +86,7 @@ static int show_one(struct client_session *s)
     client_print_text(stdout, state, CLIENT_TEXT_WHOLE);
     struct span found;
     if (client_answer_find(answer, "created", &found) && !client_answer_true(answer, "created"))
-        fputs("  (was there already)", stdout);
+        fputs("  (already existed)", stdout);
     fputc('\n', stdout);
     return CLIENT_DONE;
 }
@@ -267,8 +269,8 @@ static int many_run(struct many *m)
     if (m->progress)
         fputs("\r\033[K", stderr);
     if (!m->s->json)
-        printf("%" PRIu64 " enqueued, %" PRIu64 " there already, %" PRIu64 " refused\n", m->created,
-               m->existing, m->refused);
+        printf("%" PRIu64 " enqueued, %" PRIu64 " already present, %" PRIu64 " refused\n",
+               m->created, m->existing, m->refused);
     return status == CLIENT_DONE && m->refused > 0 ? CLIENT_REFUSED : status;
 }
 
@@ -276,7 +278,7 @@ static int many(struct client_session *s)
 {
     char name[OPTION_NAME_MAX];
     if (arguments_has(s->args, "raw"))
-        return client_complain(CLIENT_USAGE, "--raw and --ndjson exclude each other");
+        return client_complain(CLIENT_USAGE, "--raw and --ndjson cannot be combined");
     const struct client_field *f =
         client_fields_given(s->args, job_fields, CLIENT_COUNT(job_fields));
     if (f)

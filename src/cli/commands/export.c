@@ -213,7 +213,7 @@ static int export(struct client_session *s)
 int client_export(const struct command *cmd, const struct arguments *args)
 {
     if (arguments_has(args, "all") && arguments_has(args, "state"))
-        return client_complain(CLIENT_USAGE, "--all and --state exclude each other");
+        return client_complain(CLIENT_USAGE, "--all and --state cannot be combined");
     if (arguments_has(args, "data") && arguments_has(args, "server"))
         return client_complain(
             CLIENT_USAGE,

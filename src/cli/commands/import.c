@@ -89,7 +89,7 @@ static void outcomes_count(struct import *im, size_t first, size_t count)
 static void progress_show(const struct import *im)
 {
     if (im->progress)
-        fprintf(stderr, "\r%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " refused ",
+        fprintf(stderr, "\r%" PRIu64 " imported, %" PRIu64 " already present, %" PRIu64 " refused ",
                 im->imported, im->existing, im->refused);
 }
 
@@ -129,7 +129,7 @@ static int jobs_send(struct import *im, size_t first, size_t count)
             status = jobs_send(im, first + count / 2, count - count / 2);
     } else if (status == CLIENT_REFUSED && im->s->reply.status == 413) {
         refuse(im, im->jobs[first].number,
-               SPAN_LITERAL("the job is larger than the server takes (limits.large_body_bytes)"));
+               SPAN_LITERAL("the job is larger than the server accepts (limits.large_body_bytes)"));
         status = CLIENT_DONE;
     } else {
         status = stopped(im, status, im->jobs[first].number);
@@ -353,7 +353,7 @@ static int first_take(struct import *im, struct span line)
     struct span kind = client_answer_text(line, "holdfast", &im->s->arena);
     int64_t version = client_answer_int(line, "version", 0);
     if (!span_equal(kind, SPAN_LITERAL("export")))
-        return client_complain(CLIENT_USAGE, "line 1 is not that of an export: "
+        return client_complain(CLIENT_USAGE, "line 1 is not the first line of an export: "
                                              "{\"holdfast\":\"export\",\"version\":1,…}");
     if (version != EXPORT_VERSION)
         return client_complain(CLIENT_USAGE,
@@ -452,23 +452,23 @@ static void summary_print(const struct import *im)
 {
     if (im->s->json)
         printf("{\"imported\":%" PRIu64 ",\"existing\":%" PRIu64 ",\"skipped\":%" PRIu64
-               ",\"refused\":%" PRIu64 ",\"queues_made\":%" PRIu64 ",\"queues_changed\":%" PRIu64
+               ",\"refused\":%" PRIu64 ",\"queues_created\":%" PRIu64 ",\"queues_changed\":%" PRIu64
                ",\"queues_kept\":%" PRIu64 "}\n",
                im->imported, im->existing, im->skipped, im->refused, im->made, im->changed,
                im->kept);
     else
-        printf("%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64
+        printf("%" PRIu64 " imported, %" PRIu64 " already present, %" PRIu64
                " skipped (done or cancelled), %" PRIu64 " %ss refused; queues: %" PRIu64
-               " made, %" PRIu64 " changed, %" PRIu64 " kept\n",
+               " created, %" PRIu64 " changed, %" PRIu64 " kept\n",
                im->imported, im->existing, im->skipped, im->refused, im->unit, im->made,
                im->changed, im->kept);
     if (im->schedule_lines > 0 && !im->s->json)
-        printf("schedules: %" PRIu64 " made, %" PRIu64 " kept\n", im->schedules_made,
+        printf("schedules: %" PRIu64 " created, %" PRIu64 " kept\n", im->schedules_made,
                im->schedules_kept);
     if (im->keys.seen > 0 && !im->s->json)
-        printf("keys: %" PRIu64 " made, %" PRIu64 " kept\n", im->keys.made, im->keys.kept);
+        printf("keys: %" PRIu64 " created, %" PRIu64 " kept\n", im->keys.made, im->keys.kept);
     if (im->alerts.seen > 0 && !im->s->json)
-        printf("alert rules: %" PRIu64 " made, %" PRIu64 " kept\n", im->alerts.made,
+        printf("alert rules: %" PRIu64 " created, %" PRIu64 " kept\n", im->alerts.made,
                im->alerts.kept);
 }
 
@@ -487,8 +487,8 @@ static int import_run(struct import *im, const char *word)
     if (status == CLIENT_DONE && !im->ended) {
         im->refused++;
         client_complain(CLIENT_REFUSED,
-                        "the file ends behind line %" PRIu64 " without the line that ends an "
-                        "export: it was cut off; what it has is imported",
+                        "the file ends after line %" PRIu64 " without the line that ends an "
+                        "export: it is truncated; its lines were imported",
                         lines);
     }
     if (status != CLIENT_USAGE)

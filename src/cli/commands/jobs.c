@@ -81,7 +81,7 @@ static int list(struct client_session *s)
             break;
     }
     if (!s->json)
-        client_complain(CLIENT_DONE, "there are more: --all, or --cursor %s", cursor);
+        client_complain(CLIENT_DONE, "there are more jobs: use --all, or --cursor %s", cursor);
     return CLIENT_DONE;
 }
 

@@ -120,10 +120,7 @@ static int kv_get(struct client_session *s)
     json_write_array(&s->writer);
     key_write(s);
     json_write_array_end(&s->writer);
-    int status = client_body_end(s);
-    client_path_add(&s->path, "/v1/kv/get");
-    if (status == CLIENT_DONE)
-        status = client_ask(s, "POST");
+    int status = client_body_post(s, "/v1/kv/get");
     if (status != CLIENT_DONE)
         return status;
     client_items_of(&items, client_answer(s), "keys");
@@ -142,10 +139,7 @@ static int kv_get(struct client_session *s)
 
 static int commit_ask(struct client_session *s)
 {
-    int status = client_body_end(s);
-    client_path_add(&s->path, "/v1/kv/commit");
-    if (status == CLIENT_DONE)
-        status = client_ask(s, "POST");
+    int status = client_body_post(s, "/v1/kv/commit");
     return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
@@ -234,9 +228,11 @@ static int action_run(struct client_session *s, const struct action *a)
     if (count < a->words_min || count > a->words_max)
         return client_complain(CLIENT_USAGE, "it must be `kv %s`", a->usage);
     if (arguments_has(s->args, "version") && !a->checks)
-        return client_complain(CLIENT_USAGE, "--version goes with `kv set` and `kv delete`");
+        return client_complain(CLIENT_USAGE,
+                               "--version can only be used with `kv set` and `kv delete`");
     if (expires && !a->sets)
-        return client_complain(CLIENT_USAGE, "--expires-in and --expires-at go with `kv set`");
+        return client_complain(CLIENT_USAGE,
+                               "--expires-in and --expires-at can only be used with `kv set`");
     int status = count > 1 ? key_check(s->args->words[1]) : CLIENT_DONE;
     return status == CLIENT_DONE ? a->fn(s) : status;
 }

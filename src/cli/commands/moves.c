@@ -193,14 +193,14 @@ static int move(struct client_session *s, const struct move *m)
     char name[OPTION_NAME_MAX];
     bool by_queue = arguments_has(s->args, "queue");
     if (by_queue == (s->args->word_count > 0))
-        return client_complain(CLIENT_USAGE, "name jobs by ID, or a queue with --queue%s",
+        return client_complain(CLIENT_USAGE, "give the IDs of jobs, or a queue with --queue%s",
                                by_queue ? ", but not both" : "");
     for (size_t i = 0; !by_queue && i < CLIENT_COUNT(for_queues); i++)
         if (arguments_has(s->args, for_queues[i]))
-            return client_complain(CLIENT_USAGE, "--%s goes with --queue",
+            return client_complain(CLIENT_USAGE, "--%s can only be used with --queue",
                                    option_name(&(struct option){.name = for_queues[i]}, name));
     if (by_queue && m == &move_requeue && client_fields_given(s->args, m->fields, m->field_count))
-        return client_complain(CLIENT_USAGE, "--delay goes with an ID");
+        return client_complain(CLIENT_USAGE, "--delay can only be used with an ID");
     if (by_queue && m->states && !arguments_has(s->args, "state"))
         return client_complain(CLIENT_USAGE,
                                "`%s --queue` needs --state, the states of the jobs to %s: one or "

@@ -24,15 +24,16 @@ static const struct client_field pause_fields[] = {
  */
 
 static const struct client_column list_columns[] = {
-    {"QUEUE", false, 60},   {"READY", true, 0},        {"SCHEDULED", true, 0},
-    {"RUNNING", true, 0},   {"DONE", true, 0},         {"DEAD", true, 0},
-    {"CANCELLED", true, 0}, {"OLDEST READY", true, 0}, {"", false, 0},
+    {"QUEUE", false, 60},      {"READY", true, 0}, {"SCHEDULED", true, 0}, {"BLOCKED", true, 0},
+    {"RUNNING", true, 0},      {"DONE", true, 0},  {"DEAD", true, 0},      {"CANCELLED", true, 0},
+    {"OLDEST READY", true, 0}, {"", false, 0},
 };
 
 static void list_row(struct client_table *t, struct span queue, struct arena *arena)
 {
-    static const char *const counts[] = {"counts.ready", "counts.scheduled", "counts.running",
-                                         "counts.done",  "counts.dead",      "counts.cancelled"};
+    static const char *const counts[] = {"counts.ready",    "counts.scheduled", "counts.blocked",
+                                         "counts.running",  "counts.done",      "counts.dead",
+                                         "counts.cancelled"};
     char age[CLIENT_SPAN_BYTES];
     client_table_add(t, client_answer_text(queue, "name", arena));
     for (size_t i = 0; i < CLIENT_COUNT(counts); i++)
@@ -93,7 +94,8 @@ static int purge_confirm(struct client_session *s)
     struct span queue = client_answer(s);
     char shown[CLIENT_COUNT_BYTES];
     int64_t jobs = client_answer_int(queue, "counts.ready", 0) +
-                   client_answer_int(queue, "counts.scheduled", 0);
+                   client_answer_int(queue, "counts.scheduled", 0) +
+                   client_answer_int(queue, "counts.blocked", 0);
     return client_confirm("Remove %s waiting job%s from queue \"%s\"?",
                           client_show_count(jobs, shown), jobs == 1 ? "" : "s", s->args->words[1]);
 }
@@ -128,11 +130,12 @@ static int options_fit(const struct client_session *s, const struct action *a)
         policy =
             arguments_has(s->args, "description") ? "description" : queue_policy_given(s->args);
     if (arguments_has(s->args, "yes") && (!a || !a->confirm))
-        return client_complain(CLIENT_USAGE, "--yes goes with `queues delete|purge QUEUE`");
+        return client_complain(CLIENT_USAGE,
+                               "--yes can only be used with `queues delete|purge QUEUE`");
     if (!pause && !policy)
         return CLIENT_DONE;
     struct option named = {.name = pause ? pause->option : policy};
-    return client_complain(CLIENT_USAGE, "--%s goes with `queues %s QUEUE`",
+    return client_complain(CLIENT_USAGE, "--%s can only be used with `queues %s QUEUE`",
                            option_name(&named, name), pause ? "pause" : "create|set");
 }
 

@@ -201,11 +201,12 @@ static int options_fit(const struct client_session *s, const struct action *a)
     if (preview)
         odd = client_fields_given(s->args, preview_fields, CLIENT_COUNT(preview_fields));
     if (!odd && arguments_has(s->args, "yes") && (!a || !a->deletes))
-        return client_complain(CLIENT_USAGE, "--yes goes with `schedules delete NAME`");
+        return client_complain(CLIENT_USAGE, "--yes can only be used with `schedules delete NAME`");
     if (!odd)
         return CLIENT_DONE;
     struct option named = {.name = odd->option};
-    return client_complain(CLIENT_USAGE, "--%s goes with `schedules %s`", option_name(&named, name),
+    return client_complain(CLIENT_USAGE, "--%s can only be used with `schedules %s`",
+                           option_name(&named, name),
                            preview ? "preview [NAME]" : "create|set NAME` or `schedules preview");
 }
 

@@ -95,9 +95,10 @@ static int server_stats(struct client_session *s)
     struct span a = client_answer(s);
     int64_t ready = client_answer_int(a, "ready", 0), running = client_answer_int(a, "running", 0);
     int64_t scheduled = client_answer_int(a, "scheduled", 0);
-    printf("Jobs that wait or run: %" PRId64 " (%" PRId64 " ready, %" PRId64 " scheduled, %" PRId64
-           " running)%s\n\n",
-           ready + scheduled + running, ready, scheduled, running,
+    int64_t blocked = client_answer_int(a, "blocked", 0);
+    printf("Waiting and running jobs: %" PRId64 " (%" PRId64 " ready, %" PRId64
+           " scheduled, %" PRId64 " blocked, %" PRId64 " running)%s\n\n",
+           ready + scheduled + blocked + running, ready, scheduled, blocked, running,
            client_answer_true(a, "shutdown") ? "; the server is shutting down" : "");
     return client_queues_list(s);
 }
@@ -129,7 +130,7 @@ static int stats_watch(struct client_session *s)
 static int stats(struct client_session *s)
 {
     if (s->args->word_count == 0 && arguments_has(s->args, "group"))
-        return client_complain(CLIENT_USAGE, "--group goes with a QUEUE");
+        return client_complain(CLIENT_USAGE, "--group can only be used with a QUEUE");
     return arguments_has(s->args, "watch") ? stats_watch(s) : stats_once(s);
 }
 

@@ -196,7 +196,7 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
     if (r->queues > 0)
         fputs("; queues are missing", stderr);
     if (r->queues_partial > 0)
-        fputs("; queues are without their owner, note or attributes", stderr);
+        fputs("; queues are without their owner, description or attributes", stderr);
     if (r->schedules > 0)
         fputs("; schedules are missing", stderr);
     if (r->keys > 0)

@@ -83,7 +83,7 @@ static int alert_create(struct import_alerts *a, const char *name, struct span a
     if (lacks_secret(alert))
         client_complain(CLIENT_DONE,
                         "alert rule %s was signed with a secret, which the export does not "
-                        "contain: the rule is switched off until it has a secret",
+                        "contain: the rule is disabled until it has a secret",
                         name);
     return CLIENT_DONE;
 }

@@ -49,10 +49,7 @@ static int ask_there(struct import_keys *k, size_t first, size_t count)
     json_write_array_end(&s->writer);
     json_write_key(&s->writer, "values");
     json_write_bool(&s->writer, false);
-    int status = client_body_end(s);
-    client_path_add(&s->path, "/v1/kv/get");
-    if (status == CLIENT_DONE)
-        status = client_ask(s, "POST");
+    int status = client_body_post(s, "/v1/kv/get");
     if (status != CLIENT_DONE)
         return status;
     client_items_of(&items, client_answer(s), "keys");
@@ -101,9 +98,7 @@ static int ask_commit(struct import_keys *k, size_t first, size_t count)
         if (!k->list[i].there)
             write_set(s, line_of(k, i));
     json_write_array_end(&s->writer);
-    int status = client_body_end(s);
-    client_path_add(&s->path, "/v1/kv/commit");
-    return status == CLIENT_DONE ? client_ask(s, "POST") : status;
+    return client_body_post(s, "/v1/kv/commit");
 }
 
 static size_t fresh_of(const struct import_keys *k, size_t first, size_t count)

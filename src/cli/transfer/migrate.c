@@ -139,7 +139,8 @@ static int result_print(const struct migrate *m, uint64_t copied)
     }
     fputs("the source has ", stdout);
     found_print(m);
-    printf("; %" PRIu64 " jobs copied, %" PRIu64 " there already, and all of the target compared\n",
+    printf("; %" PRIu64 " jobs copied, %" PRIu64
+           " already present, and all of the target compared\n",
            copied, m->there);
     return CLIENT_DONE;
 }
@@ -175,9 +176,10 @@ static int copy(struct migrate *m, uint64_t after)
 static int copy_and_compare(struct migrate *m, uint64_t after)
 {
     static int (*const before[])(struct migrate *) = {verify_jobs, verify_keys};
-    static int (*const behind[])(struct migrate *) = {copy_schedules, verify_schedules,
-                                                      copy_alerts,    verify_alerts,
-                                                      release_queues, verify_queues};
+    static int (*const behind[])(struct migrate *) = {
+        copy_schedules, verify_schedules, copy_alerts,
+        verify_alerts,  check_inbox, /* it may have got some meanwhile */
+        release_queues, verify_queues};
     int status = m->released ? CLIENT_DONE : copy(m, after);
     uint64_t copied = m->done;
     progress_begin(&m->bar, "comparing");
@@ -219,7 +221,8 @@ int migrate_command(const struct command *cmd, const struct arguments *args)
     struct clock clock = clock_system();
     const char *from = arguments_text(args, "from", ""), *to = arguments_text(args, "to", "");
     if (*from == '\0' || *to == '\0') {
-        client_complain(CLIENT_USAGE, "--from and --to are needed: the two stores");
+        client_complain(CLIENT_USAGE,
+                        "--from and --to are required: the stores to copy from and to");
         return command_usage(cmd);
     }
     int status = urls_check(from, to);

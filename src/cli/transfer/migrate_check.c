@@ -2,6 +2,7 @@
 /* Checks before anything is copied: what the source contains, and whether the target is empty. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "cli/client/session.h"
@@ -117,6 +118,47 @@ static int held_none(struct migrate *m)
     return CLIENT_DONE;
 }
 
+/* ---- the inbox of PostgreSQL ---- */
+
+static void settled_cb(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+int check_inbox(struct migrate *m)
+{
+    struct backend_figures figures;
+    bool settled = false;
+    if (strcmp(backend_kind(m->from.backend), "postgres") != 0)
+        return CLIENT_DONE;
+    if (backend_settle(m->from.backend, settled_cb, &settled) != 0)
+        return client_no_memory();
+    while (!settled)
+        (void)uv_run(m->from.loop, UV_RUN_ONCE);
+    backend_figures(m->from.backend, &figures);
+    if (figures.inbox_waiting == 0)
+        return CLIENT_DONE;
+    return client_complain(CLIENT_REFUSED,
+                           "the inbox of the source has %" PRIu64 " jobs that no server has taken "
+                           "(holdfast.enqueue); stop the programs that enqueue, let a server run "
+                           "on the source until holdfast_inbox_waiting is 0, and try again",
+                           figures.inbox_waiting);
+}
+
+/* What a job waits for is not copied. */
+static int blocked_none(const struct migrate *m)
+{
+    uint64_t blocked = m->found.jobs[STATE_BLOCKED];
+    if (blocked == 0)
+        return CLIENT_DONE;
+    return client_complain(CLIENT_REFUSED,
+                           "%" PRIu64
+                           " job%s of the source wait%s for other jobs (state blocked), and "
+                           "dependencies are not moved: let them run, or cancel them, before the "
+                           "source is moved",
+                           blocked, blocked == 1 ? "" : "s", blocked == 1 ? "s" : "");
+}
+
 int check_source(struct migrate *m)
 {
     int status = queues_read(m);
@@ -128,7 +170,11 @@ int check_source(struct migrate *m)
         status = each_schedules(m, &m->from, schedules_count, NULL);
     if (status == CLIENT_DONE)
         status = alerts_count(m);
-    return status == CLIENT_DONE ? held_none(m) : status;
+    if (status == CLIENT_DONE)
+        status = blocked_none(m);
+    if (status == CLIENT_DONE)
+        status = held_none(m);
+    return status == CLIENT_DONE ? check_inbox(m) : status;
 }
 
 /* ---- the target ---- */
@@ -173,10 +219,10 @@ int target_empty(struct migrate *m, bool *ret)
 
 static int foreign(const char *what)
 {
-    return client_complain(
-        CLIENT_REFUSED,
-        "the target has %s; --resume continues only an interrupted migration of the same source",
-        what);
+    return client_complain(CLIENT_REFUSED,
+                           "the target has %s; --resume continues only an interrupted "
+                           "migration of the same source",
+                           what);
 }
 
 static bool source_has_queue(const struct migrate *m, struct span name)

@@ -70,6 +70,9 @@ int release_queues(struct migrate *m); /* sets their own policy and pause */
 
 /* Counts the contents of the source, and refuses objects that cannot be migrated. */
 int check_source(struct migrate *m);
+/* Whether the source has no jobs that wait in its inbox; they are in no queue yet and would be
+ * left behind. */
+int check_inbox(struct migrate *m);
 int target_empty(struct migrate *m, bool *ret);
 /* The position of an interrupted migration: the sequence in the source up to which the target
  * has all jobs, and nothing else. Refuses any other target. */

@@ -56,14 +56,10 @@ static struct sum *sum_of(struct sums *s, struct span queue)
     uint64_t at = map128_get(&s->by_name, key);
     if (at)
         return &s->list[at - 1];
-    if (s->count == s->room) {
-        size_t room = s->room ? s->room * 2 : 64;
-        struct sum *grown = mem_regrow(s->list, room, sizeof *grown);
-        if (!grown)
-            return NULL;
-        s->list = grown;
-        s->room = room;
-    }
+    struct sum *grown = mem_more(s->list, s->count, &s->room, sizeof *grown);
+    if (!grown)
+        return NULL;
+    s->list = grown;
     char *name = mem_text(queue.at, queue.len);
     if (!name || map128_put(&s->by_name, key, s->count + 1) != 0) {
         mem_free(name);
@@ -110,8 +106,9 @@ static int jobs_sum(struct migrate *m, struct migrate_store *s, struct sums *sum
         arena_reset(&m->arena);
         progress_show(&m->bar, m->done, 2 * counts_jobs(&m->found), false);
         if (status == CLIENT_DONE && after != 0 && migrate_interrupted())
-            status = client_complain(CLIENT_REFUSED, "interrupted before all was compared; the "
-                                                     "same command with --resume does it again");
+            status =
+                client_complain(CLIENT_REFUSED, "interrupted before everything was compared; the "
+                                                "same command with --resume does it again");
         if (status != CLIENT_DONE)
             return status;
     } while (after != 0);

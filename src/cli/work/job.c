@@ -200,12 +200,8 @@ void work_job_done(struct work_job *j)
     arena_done(&j->arena);
 }
 
-const char *work_job_header(struct work_job *j, const char *name)
+bool work_header_is_trace(struct span name)
 {
-    for (size_t i = 0; i < j->header_count; i++) {
-        const struct work_header *h = &j->headers[i];
-        if (h->name.len == strlen(name) && strncasecmp(h->name.at, name, h->name.len) == 0)
-            return arena_text(&j->arena, h->value);
-    }
-    return NULL;
+    return (name.len == 11 && strncasecmp(name.at, "traceparent", 11) == 0) ||
+           (name.len == 10 && strncasecmp(name.at, "tracestate", 10) == 0);
 }

@@ -2,6 +2,7 @@
 /* A claimed job, for a target. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/containers/arena.h"
@@ -30,11 +31,12 @@ struct work_job {
     size_t header_count;
     enum work_payload payload_kind;
     struct span payload; /* unchanged */
+    const char *handoff; /* the file of its hand-off, for a command; NULL = none */
 };
 
 /* Reads one item of the reply to a claim, which must be valid JSON; everything is copied.
  * -ERR_INVALID: it is not a job. -ERR_NOMEM. *ret needs work_job_done in any case. */
 MUST_CHECK int work_job_read(struct span object, struct work_job *ret);
 void work_job_done(struct work_job *j);
-/* The value of a header; NULL if not found. Names are compared without regard to case. */
-const char *work_job_header(struct work_job *j, const char *name);
+/* Whether it is a header of the trace context: traceparent or tracestate, in any case. */
+bool work_header_is_trace(struct span name);

@@ -27,7 +27,8 @@ const struct option work_options[WORK_OPTION_COUNT] = {
     {"server", 's', "URL", "the server: http://HOST:PORT, https://… or unix:/PATH", OPTION_TEXT},
     {"concurrency", 'n', "N", "number of jobs at once (1)", OPTION_NUMBER},
     {"url", 0, "URL", "send each job to this address instead of running a command", OPTION_TEXT},
-    {"rate", 0, "N/DURATION", "start at most N jobs in this time: 10/s, 100/1m", OPTION_TEXT},
+    {"rate", 0, "N/DURATION", "start at most N jobs in this time: 10/s, 10/500ms, 100/1m",
+     OPTION_TEXT},
     {"poll", 0, "DURATION", "how long a claim waits for a job (5s)", OPTION_DURATION},
     {"lease", 0, "DURATION", "lease of a job, renewed while it runs (60s)", OPTION_DURATION},
     {"timeout", 0, "DURATION", "a job that runs longer is terminated and fails (10m); 0: no limit",
@@ -40,7 +41,7 @@ const struct option work_options[WORK_OPTION_COUNT] = {
      "after SIGTERM: terminate commands that still run after this time (25s)", OPTION_DURATION},
     {"until_empty", 0, NULL, "end when no job is ready or running", OPTION_FLAG},
     {"once", 0, NULL, "run one job and end", OPTION_FLAG},
-    {"breaker", 0, "NAME", "ask this circuit breaker before each claim and report to it",
+    {"breaker", 0, "NAME", "ask this circuit breaker before each claim, and report outcomes to it",
      OPTION_TEXT},
     {"exit", 0, "CODE=ack|fail|dead|release", "what an exit status means; may be repeated",
      OPTION_LIST},
@@ -96,10 +97,11 @@ static int numbers_read(const struct arguments *args, struct work_plan *p, struc
                             CONCURRENCY_MAX);
     p->concurrency = (unsigned)n;
     if (rate && rate_parse(span_text(rate), "", &p->rate) < 0)
-        return err_note_set(note, -ERR_INVALID,
-                            "--rate is %s; it must be N/DURATION, such as 10/s or 100/1m, with at "
-                            "most %u jobs",
-                            quoted(span_text(rate), shown), LIMIT_RATE_COUNT);
+        return err_note_set(
+            note, -ERR_INVALID,
+            "--rate is %s; it must be N/DURATION, such as 10/s, 10/500ms or 100/1m, "
+            "with at most %u jobs; the duration needs its unit",
+            quoted(span_text(rate), shown), LIMIT_RATE_COUNT);
     return durations_read(args, p, note);
 }
 
@@ -151,7 +153,7 @@ static int target_read(const struct arguments *args, struct work_plan *p, struct
     p->url = arguments_text(args, "url", NULL);
     if ((words > 0) == (p->url != NULL))
         return err_note_set(note, -ERR_INVALID,
-                            p->url ? "--url and a command exclude each other"
+                            p->url ? "--url and a command cannot be combined"
                                    : "give a command after `--`, or an address with --url");
     if (p->url)
         return url_check(p->url, note);
@@ -195,16 +197,16 @@ static int exits_read(const struct arguments *args, struct work_plan *p, struct 
     return 0;
 }
 
-/* Checks options that belong to one kind of target, and options that exclude each other. */
+/* Checks options that belong to one kind of target, and options that cannot be combined. */
 static int combination_check(const struct arguments *args, const struct work_plan *p,
                              struct err_note *note)
 {
     if (p->url && arguments_has(args, "exit"))
         return err_note_set(note, -ERR_INVALID, "--exit is for commands; --url has no exit status");
     if (!p->url && arguments_has(args, "max_age"))
-        return err_note_set(note, -ERR_INVALID, "--max-age goes with --url");
+        return err_note_set(note, -ERR_INVALID, "--max-age can only be used with --url");
     if (p->once && p->until_empty)
-        return err_note_set(note, -ERR_INVALID, "--once and --until-empty exclude each other");
+        return err_note_set(note, -ERR_INVALID, "--once and --until-empty cannot be combined");
     if (p->breaker && p->breaker[0] == '\0')
         return err_note_set(note, -ERR_INVALID, "--breaker is empty; give it a name");
     return 0;

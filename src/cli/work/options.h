@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of `holdfast work`, and the plan that they describe. */
+/* The options of `holdfast work`, and the plan that they describe. A new option is a row of
+ * work_options and a member of struct work_plan; work_plan_build checks it. */
 #pragma once
 
 #include <stdbool.h>

@@ -21,7 +21,9 @@ struct kind {
 
 static const struct kind kinds[ALERT_ON_COUNT] = {
     [ALERT_DEAD] = {.members = ALERT_HAS_PAYLOAD},
-    [ALERT_DEEP] = {.condition = true, .members = ALERT_HAS_DEPTH},
+    [ALERT_DEEP] = {.condition = true,
+                    .members = ALERT_HAS_DEPTH,
+                    .defaults = {.depth = ALERT_DEPTH_DEFAULT}},
     [ALERT_ERROR_SHARE] = {.condition = true,
                            .members = ALERT_HAS_PERCENT | ALERT_HAS_WINDOW | ALERT_HAS_MIN_ENDS,
                            .defaults = {.percent = 10, .window_ms = 300000, .min_ends = 20}},
@@ -105,7 +107,7 @@ static int check_bounds(const struct alert_rule *rule, struct err_note *note)
         const struct bound *b = &bounds[i];
         uint64_t v = value_of(rule, b);
         if (!(members & b->member) && v != 0)
-            return err_note_set(note, -ERR_INVALID, "%s has no meaning for an alert on %s", b->name,
+            return err_note_set(note, -ERR_INVALID, "%s cannot be set for an alert on %s", b->name,
                                 alert_on_name(rule->on));
         if ((members & b->member) && (v < b->min || v > b->max))
             return err_note_set(note, -ERR_INVALID, "%s is %llu; it must be between %llu and %llu",
@@ -113,7 +115,7 @@ static int check_bounds(const struct alert_rule *rule, struct err_note *note)
                                 (unsigned long long)b->max);
     }
     if (rule->with_payload && !(members & ALERT_HAS_PAYLOAD))
-        return err_note_set(note, -ERR_INVALID, "with_payload has no meaning for an alert on %s",
+        return err_note_set(note, -ERR_INVALID, "with_payload cannot be set for an alert on %s",
                             alert_on_name(rule->on));
     return 0;
 }

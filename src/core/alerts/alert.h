@@ -52,12 +52,14 @@ enum alert_member {
     ALERT_HAS_PAYLOAD = 1u << 5,
 };
 
+#define ALERT_DEPTH_DEFAULT 10000
+
 struct alert_rule {
     uint8_t on; /* enum alert_on */
     bool enabled;
     bool with_payload;  /* dead: the notice contains the job's payload */
     struct span queue;  /* a name, or a pattern in which * matches anything */
-    uint64_t depth;     /* deep: waiting jobs; 0 = the queue's warn_depth, else 10,000 */
+    uint64_t depth;     /* deep: waiting jobs; 0 = the queue's warn_depth, else the default */
     uint32_t percent;   /* error_share: more than; capacity: at least */
     uint32_t window_ms; /* error_share */
     uint32_t min_ends;  /* error_share: with fewer attempts the condition is not evaluated */

@@ -26,14 +26,12 @@ static enum verdict against(uint64_t value, uint64_t mark)
     return value < mark - mark / 10 ? VERDICT_HOLDS_NOT : VERDICT_NONE;
 }
 
-#define DEPTH_DEFAULT 10000
-
 static enum verdict deep(struct condition *c, const struct alert_rule *rule,
                          const struct sighting *s, uint64_t *value, uint64_t *mark)
 {
     (void)c;
     *value = s->ready + s->scheduled;
-    *mark = rule->depth ? rule->depth : s->warn_depth ? s->warn_depth : DEPTH_DEFAULT;
+    *mark = rule->depth ? rule->depth : s->warn_depth ? s->warn_depth : ALERT_DEPTH_DEFAULT;
     return against(*value, *mark);
 }
 

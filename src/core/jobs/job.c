@@ -16,6 +16,7 @@ const uint8_t attempt_of_reason[REASON_COUNT] = {
     [REASON_DISCARDED] = ATTEMPT_CANCELLED,
     [REASON_DAMAGED] = ATTEMPT_RELEASED,
     [REASON_TIMED_OUT] = ATTEMPT_TIMED_OUT,
+    [REASON_DEPENDENCY_FAILED] = ATTEMPT_CANCELLED, /* it never ran */
 };
 
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
@@ -96,4 +97,11 @@ int64_t priority_given(int64_t order)
     if (order >= -DUE_PRIORITY_MAX && order <= DUE_PRIORITY_MAX)
         return order;
     return order > 0 ? (order + unit - 1) / unit : order / unit;
+}
+
+struct wall_time priority_due(int64_t order)
+{
+    int64_t given = priority_given(order), unit = INT64_C(1) << DUE_BITS;
+    int64_t ms = given == order ? 0 : given * unit - order;
+    return (struct wall_time){.ms = ms < unit / 2 ? ms : 0};
 }

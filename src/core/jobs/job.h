@@ -163,6 +163,8 @@ struct job_past {
 int64_t priority_by_due(int64_t priority, struct wall_time due);
 /* The priority that the client gave the job. */
 int64_t priority_given(int64_t order);
+/* The time at which the job was due; 0 = the number is a priority alone. */
+struct wall_time priority_due(int64_t order);
 
 /* The number shown as "attempt" (running, done: the current or the last one) or "attempts". */
 static inline uint32_t job_attempts(const struct job *j)

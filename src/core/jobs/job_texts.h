@@ -27,12 +27,12 @@
     X(group, "group", group_key, LIMIT_KEY_BYTES, TEXT, false, 'g', "NAME", "group",               \
       "group of the job")                                                                          \
     X(correlation, "correlation_id", correlation, LIMIT_KEY_BYTES, TEXT, true, 0, "ID",            \
-      "correlation id", "is passed to the worker and shown in events")                             \
+      "correlation id", "a text that is passed to the worker and shown in events")                 \
     X(label, "priority_label", label, LIMIT_LABEL_BYTES, TEXT, false, 0, "TEXT", "priority label", \
-      "shown with the priority; that of --priority high is high")                                  \
+      "a label that is shown with the priority (default: that of --priority)")                     \
     X(attributes, "attributes", attributes, LIMIT_ATTRIBUTES_BYTES, OWN, false, 0, "", "", "")     \
     X(kind, "kind", kind, LIMIT_KIND_BYTES, TEXT, true, 0, "KIND", "kind",                         \
-      "what sort of work the job is; passed to the worker and shown in events")                    \
+      "the kind of work; it is passed to the worker and shown in events")                          \
     X(headers, "headers", headers, LIMIT_HEADERS_BYTES, HEADERS, true, 'H', "NAME=VALUE",          \
       "headers", "a header that is passed to the worker; may be repeated")
 

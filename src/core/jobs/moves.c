@@ -253,6 +253,25 @@ void decide_expire(const struct job *j, struct wall_time now, struct record *ret
     dead_begin(j, REASON_EXPIRED, now, ret);
 }
 
+void decide_unblock(const struct job *j, struct wall_time now, struct record *ret)
+{
+    ret->kind = REC_JOB_UNBLOCKED;
+    ret->job_unblocked = (struct rec_job_unblocked){
+        .seq = j->seq,
+        .state = j->run_at.ms > now.ms ? STATE_SCHEDULED : STATE_READY,
+        .at = now,
+    };
+}
+
+void decide_dependency_failed(const struct job *j, bool dead, struct wall_time now,
+                              struct record *ret)
+{
+    if (dead)
+        dead_begin(j, REASON_DEPENDENCY_FAILED, now, ret);
+    else
+        decide_cancelled(j, REASON_DEPENDENCY_FAILED, now, ret);
+}
+
 /* ---- applying ---- */
 
 /* Enters a state: the only place that changes the state of a job. */
@@ -272,6 +291,11 @@ int apply_ready(struct job *j, const struct rec_job_ready *r)
 {
     /* The reason why it is ready again stays. */
     return enter(j, MOVE_PROMOTE, STATE_READY, j->reason, r->at);
+}
+
+int apply_unblocked(struct job *j, const struct rec_job_unblocked *r)
+{
+    return enter(j, MOVE_UNBLOCK, r->state, REASON_NONE, r->at);
 }
 
 int apply_claimed(struct job *j, const struct rec_job_claimed *r)
@@ -352,7 +376,9 @@ int apply_dead(struct job *j, const struct rec_job_dead *r)
 {
     if (dead_repeats(j, r))
         return 0;
-    enum job_move move = r->reason == REASON_EXPIRED ? MOVE_EXPIRE : MOVE_FAIL;
+    enum job_move move = r->reason == REASON_EXPIRED             ? MOVE_EXPIRE
+                         : r->reason == REASON_DEPENDENCY_FAILED ? MOVE_DEPENDENCY_FAILED
+                                                                 : MOVE_FAIL;
     int err = enter(j, move, STATE_DEAD, r->reason, r->at);
     if (err < 0)
         return err;
@@ -363,7 +389,9 @@ int apply_dead(struct job *j, const struct rec_job_dead *r)
 
 int apply_cancelled(struct job *j, const struct rec_job_cancelled *r)
 {
-    enum job_move move = r->reason == REASON_DISCARDED ? MOVE_DISCARD : MOVE_CANCEL;
+    enum job_move move = r->reason == REASON_DISCARDED           ? MOVE_DISCARD
+                         : r->reason == REASON_DEPENDENCY_FAILED ? MOVE_DEPENDENCY_FAILED
+                                                                 : MOVE_CANCEL;
     return enter(j, move, STATE_CANCELLED, r->reason, r->at);
 }
 

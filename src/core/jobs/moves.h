@@ -69,12 +69,19 @@ void decide_release(const struct job *j, struct wall_time run_at, uint32_t gener
 void decide_requeue(const struct job *j, struct wall_time run_at, uint32_t generation,
                     struct wall_time now, struct record *ret);
 void decide_expire(const struct job *j, struct wall_time now, struct record *ret);
+/* REC_JOB_UNBLOCKED: its dependencies have ended; its run_at still holds. */
+void decide_unblock(const struct job *j, struct wall_time now, struct record *ret);
+/* A dependency has failed, and the job does not run in spite of it: REC_JOB_CANCELLED, or
+ * REC_JOB_DEAD with `dead`. */
+void decide_dependency_failed(const struct job *j, bool dead, struct wall_time now,
+                              struct record *ret);
 
 /* Whether the record changes only the error text: see rec_job_back. */
 bool back_repeats(const struct job *j, const struct rec_job_back *r);
 bool dead_repeats(const struct job *j, const struct rec_job_dead *r);
 
 MUST_CHECK int apply_ready(struct job *j, const struct rec_job_ready *r);
+MUST_CHECK int apply_unblocked(struct job *j, const struct rec_job_unblocked *r);
 MUST_CHECK int apply_claimed(struct job *j, const struct rec_job_claimed *r);
 MUST_CHECK int apply_extended(struct job *j, const struct rec_job_extended *r);
 /* Progress and log are not part of the job. An imported job has them in any state. */

@@ -17,25 +17,27 @@ static const struct move_row moves[MOVE_COUNT] = {
     [MOVE_IMPORT] = {"import", B(NONE), STATES_ALL & ~B(RUNNING)},
     [MOVE_PROMOTE] = {"promote", B(SCHEDULED), B(READY)},
     [MOVE_CLAIM] = {"claim", B(READY), B(RUNNING)},
-    [MOVE_SEIZE] = {"seize", STATES_WAITING | B(DEAD), B(RUNNING)},
+    [MOVE_SEIZE] = {"seize", STATES_RUNNABLE | B(DEAD), B(RUNNING)},
     [MOVE_ACK] = {"ack", B(RUNNING), B(DONE)},
-    [MOVE_FAIL] = {"fail", B(RUNNING), STATES_WAITING | B(DEAD)},
-    [MOVE_LEASE_END] = {"lease_end", B(RUNNING), STATES_WAITING | B(DEAD)},
-    [MOVE_RELEASE] = {"release", B(RUNNING), STATES_WAITING},
+    [MOVE_FAIL] = {"fail", B(RUNNING), STATES_RUNNABLE | B(DEAD)},
+    [MOVE_LEASE_END] = {"lease_end", B(RUNNING), STATES_RUNNABLE | B(DEAD)},
+    [MOVE_RELEASE] = {"release", B(RUNNING), STATES_RUNNABLE},
     [MOVE_EXTEND] = {"extend", B(RUNNING), B(RUNNING)},
     [MOVE_EXPIRE] = {"expire", STATES_WAITING, B(DEAD)},
     [MOVE_CANCEL] = {"cancel", STATES_LIVE, B(CANCELLED)},
-    [MOVE_REQUEUE] = {"requeue", B(SCHEDULED) | B(DEAD) | B(CANCELLED), STATES_WAITING},
+    [MOVE_REQUEUE] = {"requeue", B(SCHEDULED) | B(DEAD) | B(CANCELLED), STATES_RUNNABLE},
     [MOVE_PATCH] = {"patch", STATES_WAITING, STATES_WAITING},
     [MOVE_REMOVE] = {"remove", STATES_ALL & ~B(RUNNING), B(NONE)},
     [MOVE_PURGE] = {"purge", STATES_ALL, B(NONE)},
     [MOVE_DISCARD] = {"discard", STATES_ALL & ~B(CANCELLED), B(CANCELLED)},
+    [MOVE_UNBLOCK] = {"unblock", B(BLOCKED), STATES_RUNNABLE},
+    [MOVE_DEPENDENCY_FAILED] = {"dependency_failed", B(BLOCKED), B(CANCELLED) | B(DEAD)},
 };
 
 static const char *const states[STATE_COUNT] = {
     [STATE_NONE] = "none",           [STATE_SCHEDULED] = "scheduled", [STATE_READY] = "ready",
     [STATE_RUNNING] = "running",     [STATE_DONE] = "done",           [STATE_DEAD] = "dead",
-    [STATE_CANCELLED] = "cancelled",
+    [STATE_CANCELLED] = "cancelled", [STATE_BLOCKED] = "blocked",
 };
 
 static const char *const reasons[REASON_COUNT] = {
@@ -52,6 +54,7 @@ static const char *const reasons[REASON_COUNT] = {
     [REASON_DISCARDED] = "discarded",
     [REASON_DAMAGED] = "damaged",
     [REASON_TIMED_OUT] = "timed_out",
+    [REASON_DEPENDENCY_FAILED] = "dependency_failed",
 };
 
 #define R(reason) (1u << REASON_##reason)
@@ -63,8 +66,9 @@ static const unsigned reasons_of[STATE_COUNT] = {
     [STATE_RUNNING] = R(NONE),
     [STATE_DONE] = R(NONE),
     [STATE_DEAD] = R(FAILED) | R(REJECTED) | R(CRASH_LOOP) | R(LEASE_EXPIRED) | R(TIMED_OUT) |
-                   R(EXPIRED) | R(DAMAGED),
-    [STATE_CANCELLED] = R(CANCELLED) | R(REPLACED) | R(DISCARDED),
+                   R(EXPIRED) | R(DAMAGED) | R(DEPENDENCY_FAILED),
+    [STATE_CANCELLED] = R(CANCELLED) | R(REPLACED) | R(DISCARDED) | R(DEPENDENCY_FAILED),
+    [STATE_BLOCKED] = R(NONE),
 };
 
 /* The rows of the table above that a client may request, by initial state; a test compares the
@@ -77,6 +81,7 @@ static const char *const legal_moves[STATE_COUNT] = {
     [STATE_DONE] = "remove, discard",
     [STATE_DEAD] = "requeue, remove, discard",
     [STATE_CANCELLED] = "requeue, remove",
+    [STATE_BLOCKED] = "cancel, patch, remove, discard",
 };
 
 const char *state_name(enum job_state s)
@@ -108,6 +113,9 @@ const char *reason_name(enum job_reason r)
 
 bool move_allowed(enum job_move m, enum job_state from, enum job_state to)
 {
+    /* A patch neither blocks a job nor unblocks it. */
+    if (m == MOVE_PATCH && (from == STATE_BLOCKED) != (to == STATE_BLOCKED))
+        return false;
     return move_starts_from(m, from) && (unsigned)to < STATE_COUNT &&
            (moves[m].to & STATE_BIT(to)) != 0;
 }

@@ -15,33 +15,38 @@ enum job_state {
     STATE_DONE = 4,
     STATE_DEAD = 5,
     STATE_CANCELLED = 6,
+    STATE_BLOCKED = 7, /* waits for other jobs (core/jobs/dependency.h) */
     STATE_COUNT
 };
 
 #define STATE_BIT(state) (1u << (state))
-#define STATES_WAITING (STATE_BIT(STATE_SCHEDULED) | STATE_BIT(STATE_READY))
+/* Waiting only for its time or a worker. */
+#define STATES_RUNNABLE (STATE_BIT(STATE_SCHEDULED) | STATE_BIT(STATE_READY))
+#define STATES_WAITING (STATES_RUNNABLE | STATE_BIT(STATE_BLOCKED))
 #define STATES_LIVE (STATES_WAITING | STATE_BIT(STATE_RUNNING))
 #define STATES_FINISHED (STATE_BIT(STATE_DONE) | STATE_BIT(STATE_CANCELLED))
 #define STATES_ALL (STATES_LIVE | STATES_FINISHED | STATE_BIT(STATE_DEAD))
 
 enum job_move {
-    MOVE_ENQUEUE,   /* none → scheduled | ready */
-    MOVE_IMPORT,    /* none → anything but running: it comes from another store */
-    MOVE_PROMOTE,   /* scheduled → ready: it is due */
-    MOVE_CLAIM,     /* ready → running */
-    MOVE_SEIZE,     /* scheduled | ready | dead → running: a claim of one job by its id */
-    MOVE_ACK,       /* running → done */
-    MOVE_FAIL,      /* running → scheduled | ready | dead */
-    MOVE_LEASE_END, /* running → scheduled | ready | dead: the lease expired */
-    MOVE_RELEASE,   /* running → scheduled | ready: returned, uncounted */
-    MOVE_EXTEND,    /* running → running */
-    MOVE_EXPIRE,    /* scheduled | ready → dead: expires_at has passed */
-    MOVE_CANCEL,    /* scheduled | ready | running → cancelled */
-    MOVE_REQUEUE,   /* scheduled | dead | cancelled → ready | scheduled */
-    MOVE_PATCH,     /* scheduled | ready → scheduled | ready */
-    MOVE_REMOVE,    /* anything but running → none */
-    MOVE_PURGE,     /* anything → none: purge, delete of a queue */
-    MOVE_DISCARD,   /* anything else → cancelled: also jobs that have ended */
+    MOVE_ENQUEUE,           /* none → scheduled | ready | blocked */
+    MOVE_IMPORT,            /* none → anything but running: it comes from another store */
+    MOVE_PROMOTE,           /* scheduled → ready: it is due */
+    MOVE_CLAIM,             /* ready → running */
+    MOVE_SEIZE,             /* scheduled | ready | dead → running: a claim of one job by its id */
+    MOVE_ACK,               /* running → done */
+    MOVE_FAIL,              /* running → scheduled | ready | dead */
+    MOVE_LEASE_END,         /* running → scheduled | ready | dead: the lease expired */
+    MOVE_RELEASE,           /* running → scheduled | ready: returned, uncounted */
+    MOVE_EXTEND,            /* running → running */
+    MOVE_EXPIRE,            /* scheduled | ready | blocked → dead: expires_at has passed */
+    MOVE_CANCEL,            /* scheduled | ready | blocked | running → cancelled */
+    MOVE_REQUEUE,           /* scheduled | dead | cancelled → ready | scheduled */
+    MOVE_PATCH,             /* scheduled | ready → scheduled | ready; blocked → blocked */
+    MOVE_REMOVE,            /* anything but running → none */
+    MOVE_PURGE,             /* anything → none: purge, delete of a queue */
+    MOVE_DISCARD,           /* anything else → cancelled: also jobs that have ended */
+    MOVE_UNBLOCK,           /* blocked → scheduled | ready: its dependencies have ended */
+    MOVE_DEPENDENCY_FAILED, /* blocked → cancelled | dead: by its rule for failed dependencies */
     MOVE_COUNT
 };
 
@@ -60,6 +65,7 @@ enum job_reason {
     REASON_DISCARDED = 10, /* by request, also after its end */
     REASON_DAMAGED = 11,   /* the store returned another body than was stored; uncounted */
     REASON_TIMED_OUT = 12, /* the attempt took longer than timeout_ms; counted as a failure */
+    REASON_DEPENDENCY_FAILED = 13, /* a job that it depends on is dead, cancelled or removed */
     REASON_COUNT
 };
 

@@ -98,6 +98,10 @@ int policy_check(const struct queue_policy *p, struct err_note *note)
     int err = 0;
     for (size_t i = 0; err == 0 && i < POLICY_FIELDS; i++)
         err = field_check(&policy_fields[i], p, note);
+    if (!err && p->by_due && p->ageing_ms > 0)
+        return err_note_set(note, -ERR_INVALID,
+                            "by_due and ageing_ms each set the order of jobs by their age; set "
+                            "only one of them");
     return err;
 }
 

@@ -49,9 +49,11 @@ enum unique_mode {
  * count. */
 enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1, UNIQUE_NONE = 2 };
 enum durability { DURABILITY_FSYNC = 0, DURABILITY_RELAXED = 1 };
+/* Between whom the jobs of one priority are shared out, see core/queues/claim_limits.h. */
+enum fair { FAIR_NONE = 0, FAIR_GROUP = 1 };
 
-/* At most this many new jobs in a window for each key, see engine/rates.c; jobs without the key
- * share one. */
+/* At most this many new jobs, or claimed ones, in a window for each key; jobs without the key share
+ * one. See ops/jobs/rates.c and core/queues/claim_limits.h. */
 enum rate_per { RATE_QUEUE = 0, RATE_GROUP = 1, RATE_CORRELATION = 2 };
 struct rate_limit {
     uint8_t per;        /* enum rate_per */
@@ -83,6 +85,12 @@ struct queue_policy {
     int64_t keep_dead_ms;
     uint64_t keep_dead;
     struct rate_limit enqueue_rate; /* imports are not counted */
+    /* core/queues/claim_limits.h has the rules of the following */
+    uint32_t max_running; /* 0 = no limit; likewise the next */
+    uint32_t max_running_per_group;
+    struct rate_limit claim_rate; /* per queue or group */
+    uint8_t fair;                 /* enum fair */
+    uint32_t ageing_ms;           /* 0 = priorities stay as they are */
 };
 
 /* What a job sets itself; otherwise the queue's. */

@@ -3,8 +3,8 @@
  *
  * Done, cancelled and dead jobs are counted separately. The oldest of a state are removed while
  * there are more than `count` of them, and so are those that are `ms` old or older. A shared store
- * that searches for these jobs repeats this rule in SQL or Lua; tests/conform/conform_retention.c
- * runs it on every store. */
+ * that searches for these jobs repeats this rule in SQL or Lua;
+ * tests/conform/jobs/conform_retention.c runs it on every store. */
 #pragma once
 
 #include "core/jobs/state.h"

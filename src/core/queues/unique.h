@@ -2,7 +2,8 @@
 /* Unique keys: which jobs of a queue hold theirs, by the scope of its policy.
  *
  * A shared store that searches for the holders of a queue's keys, or for jobs that share one,
- * repeats these rules in SQL or Lua; tests/conform/conform_unique.c runs them on every store. */
+ * repeats these rules in SQL or Lua; tests/conform/jobs/conform_unique.c runs them on every store.
+ */
 #pragma once
 
 #include "core/jobs/state.h"

@@ -3,9 +3,9 @@
  *
  *   "HFr1" magic · u32 body length · u64 first position · u32 record count · u32 CRC32C · body
  *
- * Positions number records since the store was created; a frame of n records covers first …
- * first+n-1. The CRC covers the header (with its own field zero) and the body. The digit in the
- * magic is the version of everything inside. */
+ * A position is the number of a record since the store was created; a frame of n records covers
+ * first … first+n-1. The CRC covers the header (with its own field zero) and the body. The digit in
+ * the magic is the version of the frame and of the records in it. */
 #pragma once
 
 #include <stdint.h>
@@ -29,7 +29,7 @@ MUST_CHECK int frame_begin(struct buf *out);
  * most FRAME_BYTES_MAX bytes in all. */
 void frame_end(struct buf *out, uint64_t first, uint32_t count);
 /* Checks magic, length, CRC. -ERR_VERSION for a newer version, -ERR_CORRUPT otherwise; the records
- * are not decoded. Takes the frame off the front of *in. */
+ * are not decoded. Removes the frame from the front of *in. */
 MUST_CHECK int frame_decode(struct span *in, struct frame *ret);
-/* The same without the CRC, for frames that something else vouches for. */
+/* The same without checking the CRC, for frames that are protected by another checksum. */
 MUST_CHECK int frame_peek(struct span *in, struct frame *ret);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope of a record: kind, body length, body. The bodies are in record_job.c,
- * record_report.c, record_store.c, record_kv.c, record_notice.c and record_schedule.c. */
+ * record_report.c, record_dependency.c, record_store.c, record_kv.c, record_notice.c and
+ * record_schedule.c. */
 #include "core/records/record.h"
 
 #include "base/check.h"
@@ -54,6 +55,12 @@ static const struct record_type *const record_types[] = {
     [REC_JOB_LINKED] = &record_job_linked,
     [REC_JOB_PROGRESS] = &record_job_progress,
     [REC_JOB_LOGGED] = &record_job_logged,
+    [REC_JOB_UNBLOCKED] = &record_job_unblocked,
+    [REC_DEPENDENT_PUT] = &record_dependent_put,
+    [REC_DEPENDENT_GONE] = &record_dependent_gone,
+    [REC_DEPENDENCIES_NEW] = &record_dependencies_new,
+    [REC_DEPENDENCY_END] = &record_dependency_end,
+    [REC_PARENT_ENDED] = &record_parent_ended,
 };
 
 #define TYPE_COUNT (sizeof record_types / sizeof record_types[0])

@@ -34,6 +34,10 @@ extern const struct record_type record_job_noted, record_job_priority, record_jo
 
 extern const struct record_type record_job_progress, record_job_logged;
 
+extern const struct record_type record_job_unblocked, record_dependent_put, record_dependent_gone;
+extern const struct record_type record_dependencies_new, record_dependency_end;
+extern const struct record_type record_parent_ended;
+
 extern const struct record_type record_alert_put, record_alert_gone, record_alert_edge;
 extern const struct record_type record_notice_new, record_notice_tried, record_notice_gone;
 extern const struct record_type record_breaker_put, record_breaker_gone;

@@ -491,7 +491,8 @@ static size_t patched_span_bytes(const struct record *r)
 static bool patched_fits(const struct record *r)
 {
     const struct rec_job_patched *p = &r->job_patched;
-    return seq_fits(p->seq) && waiting(p->state) && wall_fits(p->run_at) && wall_fits(p->at) &&
+    return seq_fits(p->seq) && (waiting(p->state) || p->state == STATE_BLOCKED) &&
+           wall_fits(p->run_at) && wall_fits(p->at) &&
            (!p->has_payload || body_fits(p->payload_kind, p->payload));
 }
 

@@ -45,11 +45,11 @@ struct reading {
 
 static int wrong(const struct reading *r, struct span part, const char *why)
 {
-    return err_note_set(r->note, -ERR_INVALID,
-                        "cron has \"%.*s\" as its %s%s; legal are %s, ranges (a-b), steps (/n) and "
-                        "lists (a,b)",
-                        (int)(part.len < 40 ? part.len : 40), part.at, r->field->name, why,
-                        r->field->legal);
+    return err_note_set(
+        r->note, -ERR_INVALID,
+        "cron has \"%.*s\" as its %s%s; allowed are %s, ranges (a-b), steps (/n) and "
+        "lists (a,b)",
+        (int)(part.len < 40 ? part.len : 40), part.at, r->field->name, why, r->field->legal);
 }
 
 static char upper(char c)
@@ -227,7 +227,7 @@ static int take_macro(struct span text, struct cron *ret, struct err_note *note)
         if (same_word(text, macros[i].name))
             return cron_parse(span_text(macros[i].means), ret, note);
     return err_note_set(note, -ERR_INVALID,
-                        "cron is \"%.*s\", which is not known; legal are @yearly, @annually, "
+                        "cron is \"%.*s\", which is not known; allowed are @yearly, @annually, "
                         "@monthly, @weekly, @daily, @midnight and @hourly",
                         (int)(text.len < 40 ? text.len : 40), text.at);
 }

@@ -142,7 +142,7 @@ static struct record patch_record(const struct ops *o, const struct job *j,
         rec.job_patched.payload_kind = want->payload_kind;
         rec.job_patched.payload = want->payload;
     }
-    if (want->has_run_at)
+    if (want->has_run_at && j->state != STATE_BLOCKED)
         rec.job_patched.state = run_at.ms > o->now.ms ? STATE_SCHEDULED : STATE_READY;
     return rec;
 }

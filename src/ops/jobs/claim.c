@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claim: the next jobs of one or several queues, by (priority, sequence); or one job by its id. */
+/* Claim: the next jobs of one or several queues, by (priority, sequence) and the limits of
+ * core/queues/claim_limits.h; or one job by its id. */
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/replies.h"
@@ -35,7 +36,16 @@ static bool order_before(struct heap_entry a, struct heap_entry b)
     return a.order != b.order ? a.order < b.order : a.seq < b.seq;
 }
 
-/* The first job over all queues. NULL: no job is ready, or the first is not known; the claim
+/* The place of a queue's next job among those of other queues, which age at other rates. */
+static struct heap_entry place_now(const struct queue_policy *p, struct heap_entry in_queue,
+                                   struct wall_time now)
+{
+    if (p->ageing_ms > 0)
+        in_queue.order = heap_order_desc(claim_priority_now(p, heap_desc_of(in_queue.order), now));
+    return in_queue;
+}
+
+/* The first job over all queues. NULL: no job can start, or the first is not known; the claim
  * then gets what it has. */
 static struct job *pick(struct ops *o, const struct queue_state **queues, size_t count)
 {
@@ -45,6 +55,7 @@ static struct job *pick(struct ops *o, const struct queue_state **queues, size_t
         struct job *j;
         if (!o->store->ready_next(o, queues[i], &order, &j))
             return NULL;
+        order = place_now(&queues[i]->policy, order, o->now);
         if (j && (!best || order_before(order, first))) {
             best = j;
             first = order;
@@ -116,6 +127,24 @@ static void claim_next(struct ops *o, const struct op_claim *want, struct reply 
         reply_nomem(o, r);
 }
 
+/* A claim by id does not wait for those before it, but it stays within the limits. */
+static bool room_for(struct ops *o, const struct queue_state *q, const struct job *j,
+                     struct reply *r)
+{
+    static const char *const notes[CLAIM_BLOCK_COUNT] = {
+        [CLAIM_QUEUE_LIMIT] = "as many jobs of the queue run as its max_running allows",
+        [CLAIM_GROUP_LIMIT] = "as many jobs of the group run as max_running_per_group allows",
+        [CLAIM_RATE] = "the queue's claim_rate lets no more jobs start for now",
+    };
+    if (!claim_limited(&q->policy))
+        return true;
+    int64_t at_us;
+    enum claim_block block = o->store->claim_room(o, q, j, &at_us);
+    if (block == CLAIM_RATE)
+        r->retry_ms = (at_us - o->rate_now_us + 999) / 1000;
+    return block == CLAIM_FREE || reply_refuse(r, OUT_ILLEGAL, notes[block]);
+}
+
 static void claim_one(struct ops *o, const struct op_claim *want, struct reply *r)
 {
     const struct queue_state *q;
@@ -130,6 +159,8 @@ static void claim_one(struct ops *o, const struct op_claim *want, struct reply *
         reply_refuse(r, OUT_ILLEGAL, NULL);
         return;
     }
+    if (!room_for(o, q, j, r))
+        return;
     struct job *rival = state_lives(j->state) ? NULL : o->store->key_rival(o, j);
     if (rival) {
         reply_about(r, rival);

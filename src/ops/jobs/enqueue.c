@@ -128,6 +128,12 @@ static bool dead_is_there(struct ops *o, struct enqueue_plan *p)
     return p->dead->state == STATE_DEAD || reply_refuse(p->reply, OUT_ILLEGAL, NULL);
 }
 
+/* A job that is acked in the same commit gives up its key, unless done jobs keep theirs. */
+static bool passes_key(const struct enqueue_plan *p, const struct job *holder)
+{
+    return holder == p->ending && !unique_holds(p->policy->unique_scope, STATE_DONE);
+}
+
 /* Whether the unique key allows a new job; p->replaced is the waiting job whose place it takes. */
 static bool unique_allows(struct ops *o, struct enqueue_plan *p)
 {
@@ -136,7 +142,7 @@ static bool unique_allows(struct ops *o, struct enqueue_plan *p)
         p->q && want->extra.unique.len &&
         (!enqueue_comes_ended(want) || unique_holds(p->policy->unique_scope, want->past->state));
     struct job *holder = holds ? o->store->key_holder(o, p->q, want->extra.unique) : NULL;
-    if (!holder || holder == p->dead)
+    if (!holder || holder == p->dead || passes_key(p, holder))
         return true;
     uint8_t mode = want->past          ? UNIQUE_REJECT
                    : want->unique_mode ? want->unique_mode
@@ -151,15 +157,24 @@ static bool unique_allows(struct ops *o, struct enqueue_plan *p)
     return reply_refuse(p->reply, OUT_DUPLICATE, NULL);
 }
 
-/* A job that takes the place of another, or that has ended, needs no room. */
+/* The queue's number; 0, which no queue has, if it is to be created. */
+static uint32_t number_of(const struct enqueue_plan *p)
+{
+    return p->q ? p->q->number : 0;
+}
+
+/* A job that takes the place of another, or that has ended, needs no room. In a hand-off one place
+ * becomes free. */
 static bool room_left(struct ops *o, const struct enqueue_plan *p, struct ahead ahead)
 {
     uint64_t capacity = o->limits->capacity;
     if (p->replaced || enqueue_comes_ended(p->want))
         return true;
-    if ((p->q ? o->store->queue_live(o, p->q) : 0) + ahead.here >= p->policy->capacity)
+    uint64_t leaves = p->ending != NULL, leaves_here = leaves && p->ending->queue == number_of(p);
+    uint64_t here = p->q ? o->store->queue_live(o, p->q) : 0;
+    if (here + ahead.here >= p->policy->capacity + leaves_here)
         return reply_refuse(p->reply, OUT_QUEUE_FULL, NULL);
-    if (capacity && o->store->live(o) + ahead.jobs >= capacity)
+    if (capacity && o->store->live(o) + ahead.jobs >= capacity + leaves)
         return reply_refuse(p->reply, OUT_SERVER_FULL, NULL);
     return true;
 }
@@ -232,8 +247,10 @@ static bool fill_job(struct ops *o, struct enqueue_plan *p)
     if (!encode_options(o, want->options, &n->extra.options))
         return reply_nomem(o, p->reply);
     int64_t priority = want->has_priority ? want->priority : p->policy->priority;
-    if (p->policy->by_due)
-        priority = priority_by_due(priority, run_at.ms ? run_at : o->now);
+    if (p->policy->by_due) {
+        struct wall_time due_at = want->due_at.ms ? want->due_at : run_at;
+        priority = priority_by_due(priority, due_at.ms ? due_at : o->now);
+    }
     n->job = (struct job){
         .seq = want->id.seq,
         .id_hi = want->id.seq ? want->id.hi : id_hi(o->now, o->limits->node),
@@ -241,7 +258,9 @@ static bool fill_job(struct ops *o, struct enqueue_plan *p)
         .run_at = run_at,
         .since = o->now,
         .payload_bytes = (uint32_t)want->payload.len,
-        .state = run_at.ms > o->now.ms ? STATE_SCHEDULED : STATE_READY,
+        .state = dependencies_block(want) ? STATE_BLOCKED
+                 : run_at.ms > o->now.ms  ? STATE_SCHEDULED
+                                          : STATE_READY,
         .payload_kind = want->payload_kind,
         .flags = job_extra_present(&n->extra) ? JOB_HAS_EXTRA : 0,
     };
@@ -282,8 +301,8 @@ bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
         p->answered = p->reply->outcome == OUT_OK;
         return p->answered;
     }
-    return room_left(o, p, ahead) && rate_allows(o, plans, index) && key_room(o, p, ahead) &&
-           fill_job(o, p);
+    return dependencies_plan(o, plans, index) && room_left(o, p, ahead) &&
+           rate_allows(o, plans, index) && key_room(o, p, ahead) && fill_job(o, p);
 }
 
 /* Creates the queues that the jobs need; several jobs may name the same one. */
@@ -309,7 +328,7 @@ static bool create_queues(struct ops *o, struct enqueue_plan *plans, size_t coun
 bool enqueues_prepare(struct ops *o, struct enqueue_plan *plans, size_t count,
                       const struct op_kv_commit *keys, size_t more)
 {
-    return create_queues(o, plans, count) &&
+    return create_queues(o, plans, count) && dependencies_prepare(o, plans, count, &more) &&
            o->store->enqueues_prepare(o, plans, count, keys, more);
 }
 
@@ -339,9 +358,12 @@ static void commit_one(struct ops *o, struct enqueue_plan *p)
 
 void enqueues_commit(struct ops *o, struct enqueue_plan *plans, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!plans[i].answered)
-            commit_one(o, &plans[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (plans[i].answered)
+            continue;
+        commit_one(o, &plans[i]);
+        dependencies_commit(o, plans, i);
+    }
 }
 
 void ops_enqueue(struct ops *o, const struct op *op, struct reply *r)

@@ -20,14 +20,17 @@ struct enqueue_plan {
     struct reply *reply;   /* of this enqueue */
     struct queue_state *q; /* NULL: it is to be created */
     const struct queue_policy *policy;
-    struct hash128 key;    /* of its idempotency key; none = it has none */
-    struct job *replaced;  /* the waiting job whose place it takes */
-    uint64_t replaced_seq; /* its sequence, once it has been cancelled */
-    struct job *dead;      /* the dead job that is removed for it (instead_of) */
-    bool answered;         /* the reply is that of an earlier job: nothing is created */
+    struct hash128 key;       /* of its idempotency key; none = it has none */
+    struct job *replaced;     /* the waiting job whose place it takes */
+    uint64_t replaced_seq;    /* its sequence, once it has been cancelled */
+    struct job *dead;         /* the dead job that is removed for it (instead_of) */
+    const struct job *ending; /* the job whose ack belongs to the commit (hand-off); NULL = none */
+    bool answered;            /* the reply is that of an earlier job: nothing is created */
     struct rate_share rate;
-    struct record rec; /* the job, once it is planned; the store gives the sequence */
-    struct job *job;   /* once it is created */
+    struct job *member_of; /* the open job that will depend on it; NULL = none */
+    uint64_t *parents;     /* room for the sequences of those that it depends on */
+    struct record rec;     /* the job, once it is planned; the store gives the sequence */
+    struct job *job;       /* once it is created */
 };
 
 /* Checks the enqueue at `index` as far as that needs no plan: values, repeats, whether its queue
@@ -42,6 +45,17 @@ bool enqueues_prepare(struct ops *o, struct enqueue_plan *plans, size_t count,
                       const struct op_kv_commit *keys, size_t more);
 /* Creates the jobs and fills in their replies. */
 void enqueues_commit(struct ops *o, struct enqueue_plan *plans, size_t count);
+
+/* --- dependencies.c --- */
+/* Checks what the enqueue at `index` depends on. False: its reply says why not. */
+bool dependencies_plan(struct ops *o, struct enqueue_plan *plans, size_t index);
+/* Whether the job will begin as blocked. */
+bool dependencies_block(const struct op_enqueue *want);
+/* Memory for the dependencies of the plans; *more grows by the bytes of their records. */
+bool dependencies_prepare(struct ops *o, const struct enqueue_plan *plans, size_t count,
+                          size_t *more);
+/* The job at `index` has been created: what it depends on, and what depends on it, takes effect. */
+void dependencies_commit(struct ops *o, struct enqueue_plan *plans, size_t index);
 
 /* Whether the job comes from another store in a state that has ended. */
 bool enqueue_comes_ended(const struct op_enqueue *want);

@@ -29,7 +29,7 @@ static int origin_check(const struct op_enqueue *want, struct err_note *note)
                            : 0;
     if (err)
         return err;
-    if (want->id.seq && (!want->past || validate_spooled(want->id) != 0))
+    if (want->id.seq && !want->drawn && (!want->past || validate_spooled(want->id) != 0))
         return wrong(note, "only a job that a spool named brings its id");
     if (want->extra.undelivered.len && validate_undelivered(want->extra.undelivered, &keys) != 0)
         return wrong(note, "keys_if_undelivered must be 1 to 16 keys, each of them once");

@@ -17,6 +17,13 @@ struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct 
 bool held_name_holder(struct ops *o, const struct held *h, struct reply *r);
 /* The report took effect. */
 void held_finish(const struct held *h, struct reply *r);
+/* Acks the job, by the record `done`, with this hand-off in one commit, or refuses both
+ * (handoff.c).
+ */
+void handoff_commit(struct ops *o, const struct op_kv_commit *want, const struct held *h,
+                    const struct record *done, struct reply *r);
+/* The ack is repeated: names the jobs of its hand-off that are still known. */
+void handoff_repeat(struct ops *o, const struct op_kv_commit *want, struct reply *r);
 /* How much is left of the lease after this extension. */
 void held_left(const struct held *h, const struct record *extended, struct reply *r);
 /* The record of a lease that is extended by `lease_ms`, 0 = as long as before. False: the reply

@@ -107,6 +107,8 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
     const struct op_lease *want = &op->lease;
     struct held h;
     struct job *j = held_job(o, op, &h, r);
+    if (!j && r->repeat && want->handoff)
+        handoff_repeat(o, want->handoff, r);
     if (!j || !reply_body_valid(r, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES) ||
         !held_name_holder(o, &h, r))
         return;
@@ -117,6 +119,10 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
                      .result_kind = want->result_kind,
                      .result = want->result},
     };
+    if (want->handoff) {
+        handoff_commit(o, want->handoff, &h, &rec, r);
+        return;
+    }
     if (!o->store->prepare(o, j, &rec, 1)) {
         reply_nomem(o, r);
         return;

@@ -33,7 +33,7 @@ static int error_check(uint8_t kind, struct span error, struct err_note *note)
 static int attempt_check(const struct attempt_view *a, struct err_note *note)
 {
     if (a->number == 0 || a->outcome == ATTEMPT_RUNNING || a->outcome >= ATTEMPT_OUTCOME_COUNT)
-        return wrong(note, "an attempt must have a number, and be over");
+        return wrong(note, "an attempt must have a number and must have ended");
     if (!wall_right(a->started_at) || !wall_right(a->ended_at))
         return wrong(note, "the times of an attempt must be before the year 10000");
     int err = error_check(a->error_kind, a->error, note);
@@ -65,7 +65,7 @@ int moved_check(const struct op_enqueue *want, struct err_note *note)
 {
     const struct job_moved *m = want->moved;
     if (!want->past)
-        return wrong(note, "a job that moves in must bring its past");
+        return wrong(note, "a job that is moved must have its history");
     if (m->seq > LIMIT_SEQ)
         return wrong(note, "the id's sequence must be 1 to 2^53 - 1");
     if (!wall_right(m->since))

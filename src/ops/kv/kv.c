@@ -5,8 +5,8 @@
  * memory is reserved for all records; after that, nothing can fail. If that memory is short, the
  * commit is refused, and an empty new queue is the only change that can remain. */
 #include "base/containers/arena.h"
-#include "ops/jobs/enqueue.h"
 #include "ops/kv/kv_check.h"
+#include "ops/kv/kv_commit.h"
 #include "ops/replies.h"
 
 static bool values_valid(struct ops *o, const struct op_kv_commit *want, struct reply *r)
@@ -43,9 +43,11 @@ static bool room_left(struct ops *o, const struct op_kv_commit *want, struct rep
         then.bytes -= k.stored ? k.bytes : 0;
     }
     if (then.keys > o->limits->kv.keys && then.keys > used.keys)
-        return reply_refuse(r, OUT_KV_FULL, "the key-value store holds as many keys as it may");
+        return reply_refuse(r, OUT_KV_FULL,
+                            "the key-value store has reached its limit of keys (kv.keys)");
     if (then.bytes > o->limits->kv.bytes && then.bytes > used.bytes)
-        return reply_refuse(r, OUT_KV_FULL, "the key-value store holds as many bytes as it may");
+        return reply_refuse(r, OUT_KV_FULL,
+                            "the key-value store has reached its limit of bytes (kv.bytes)");
     return true;
 }
 
@@ -87,37 +89,62 @@ static bool keys_apart(const struct enqueue_plan *plans, uint32_t count, struct 
     return true;
 }
 
-static bool enqueues_planned(struct ops *o, const struct op_kv_commit *want,
-                             struct enqueue_plan *plans, struct reply *each, struct reply *r)
+static bool enqueues_planned(struct ops *o, struct kv_commit *c)
 {
-    for (uint32_t i = 0; i < want->enqueue_count; i++) {
-        plans[i].want = &want->enqueues[i];
-        plans[i].reply = &each[i];
-        if (!enqueue_look(o, plans, i))
-            return refused(r, &each[i], i);
+    uint32_t count = c->want->enqueue_count;
+    for (uint32_t i = 0; i < count; i++) {
+        c->plans[i].want = &c->want->enqueues[i];
+        c->plans[i].reply = &c->each[i];
+        c->plans[i].ending = c->ending;
+        if (!enqueue_look(o, c->plans, i))
+            return refused(c->r, &c->each[i], i);
     }
-    for (uint32_t i = 0; i < want->enqueue_count; i++)
-        if (!enqueue_plan(o, plans, i))
-            return refused(r, &each[i], i);
-    return keys_apart(plans, want->enqueue_count, r);
+    for (uint32_t i = 0; i < count; i++)
+        if (!enqueue_plan(o, c->plans, i))
+            return refused(c->r, &c->each[i], i);
+    return keys_apart(c->plans, count, c->r);
 }
 
-static void show_enqueued(const struct op_kv_commit *want, const struct enqueue_plan *plans,
-                          const struct reply *each, struct enqueued_view *views, struct reply *r)
+static void show_enqueued(struct kv_commit *c)
 {
-    for (uint32_t i = 0; i < want->enqueue_count; i++)
-        views[i] = (struct enqueued_view){.seq = each[i].seq,
-                                          .id_hi = each[i].id_hi,
-                                          .replaced_seq = plans[i].replaced_seq,
-                                          .state = each[i].state,
-                                          .created = each[i].created,
-                                          .repeat = each[i].repeat,
-                                          .run_at = each[i].run_at};
-    r->enqueued = views;
-    r->enqueued_count = want->enqueue_count;
+    CHECK(c->each && c->views);
+    for (uint32_t i = 0; i < c->want->enqueue_count; i++)
+        c->views[i] = (struct enqueued_view){.seq = c->each[i].seq,
+                                             .id_hi = c->each[i].id_hi,
+                                             .replaced_seq = c->plans[i].replaced_seq,
+                                             .state = c->each[i].state,
+                                             .created = c->each[i].created,
+                                             .repeat = c->each[i].repeat,
+                                             .run_at = c->each[i].run_at};
+    c->r->enqueued = c->views;
+    c->r->enqueued_count = c->want->enqueue_count;
 }
 
 /* --- the commit --- */
+
+static bool memory_taken(struct ops *o, struct kv_commit *c)
+{
+    size_t n = c->want->enqueue_count ? c->want->enqueue_count : 1;
+    c->plans = arena_array(o->memory, n, sizeof(*c->plans));
+    c->each = arena_array(o->memory, n, sizeof(*c->each));
+    c->views = arena_array(o->memory, n, sizeof(*c->views));
+    return (c->plans && c->each && c->views) || reply_nomem(o, c->r);
+}
+
+bool kv_commit_plan(struct ops *o, struct kv_commit *c)
+{
+    if (!values_valid(o, c->want, c->r) || !checks_hold(o, c->want, c->r))
+        return false;
+    if (o->disk_full && c->want->set_count > 0)
+        return reply_refuse(c->r, OUT_DISK_FULL, NULL);
+    return memory_taken(o, c) && room_left(o, c->want, c->r) && enqueues_planned(o, c);
+}
+
+bool kv_commit_prepare(struct ops *o, struct kv_commit *c, size_t more)
+{
+    return enqueues_prepare(o, c->plans, c->want->enqueue_count, c->want, more) ||
+           reply_refuse(c->r, OUT_UNAVAILABLE, NO_ROOM);
+}
 
 static void change_keys(struct ops *o, const struct op_kv_commit *want, struct reply *r)
 {
@@ -128,30 +155,16 @@ static void change_keys(struct ops *o, const struct op_kv_commit *want, struct r
     r->version = want->set_count || r->deleted ? version : 0;
 }
 
+void kv_commit_take_effect(struct ops *o, struct kv_commit *c)
+{
+    change_keys(o, c->want, c->r);
+    enqueues_commit(o, c->plans, c->want->enqueue_count);
+    show_enqueued(c);
+}
+
 void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r)
 {
-    const struct op_kv_commit *want = &op->kv_commit;
-    if (!values_valid(o, want, r) || !checks_hold(o, want, r))
-        return;
-    if (o->disk_full && want->set_count > 0) {
-        reply_refuse(r, OUT_DISK_FULL, NULL);
-        return;
-    }
-    size_t n = want->enqueue_count ? want->enqueue_count : 1;
-    struct enqueue_plan *plans = arena_array(o->memory, n, sizeof(*plans));
-    struct reply *each = arena_array(o->memory, n, sizeof(*each));
-    struct enqueued_view *views = arena_array(o->memory, n, sizeof(*views));
-    if (!plans || !each || !views) {
-        reply_nomem(o, r);
-        return;
-    }
-    if (!room_left(o, want, r) || !enqueues_planned(o, want, plans, each, r))
-        return;
-    if (!enqueues_prepare(o, plans, want->enqueue_count, want, 0)) {
-        reply_refuse(r, OUT_UNAVAILABLE, NO_ROOM);
-        return;
-    }
-    change_keys(o, want, r);
-    enqueues_commit(o, plans, want->enqueue_count);
-    show_enqueued(want, plans, each, views, r);
+    struct kv_commit c = {.want = &op->kv_commit, .r = r};
+    if (kv_commit_plan(o, &c) && kv_commit_prepare(o, &c, 0))
+        kv_commit_take_effect(o, &c);
 }

@@ -92,7 +92,7 @@ enum outcome kv_commit_right(const struct op_kv_commit *want, struct arena *aren
 {
     *note = NULL;
     if ((uint64_t)want->check_count + want->set_count + want->delete_count > LIMIT_KV_KEYS ||
-        want->enqueue_count > LIMIT_KV_ENQUEUES)
+        want->enqueue_count > (want->jobs_alone ? LIMIT_BATCH + 1u : LIMIT_KV_ENQUEUES))
         return wrong(note,
                      "a commit may have at most 1000 checks, sets and deletes, and 100 enqueues");
     enum outcome out = others_right(want, note);

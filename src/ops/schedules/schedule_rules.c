@@ -28,7 +28,7 @@ enum outcome schedule_put_right(const struct op_schedule *want, bool there, uint
     if (!there && count >= LIMIT_SCHEDULES)
         return OUT_SERVER_FULL;
     if (!there && !want->spec)
-        return wrong(note, "a new schedule must say when it is due and what it makes");
+        return wrong(note, "a new schedule must define when it is due and which job it creates");
     if (want->spec && schedule_check(want->spec, note) != 0)
         return OUT_INVALID;
     if (want->next_at.ms < 0 || want->next_at.ms > LIMIT_WALL_MS || (!there && !want->next_at.ms))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keepers: clients that use what is written in the same commit as a state change of a job. They commit keys together with jobs that
-// leave a key when they die, and have schedules that fire each second, a trigger whose jobs hold items, and an alert rule whose
+// leave a key when they die, hand off jobs and keys with their acks, and have schedules that fire each second, a trigger whose jobs hold items, and an alert rule whose
 // notices go to a receiver. They have their own queues; ../checker_keeps.mjs checks what they saw.
 import { Receiver } from '../../e2e/lib/receiver.mjs';
 import { until } from '../../e2e/lib/server.mjs';
 import { pause } from './recorder.mjs';
 
-const QUEUES = { 'k-jobs': {}, 'k-fired': {}, 'k-items': { max_attempts: 3 }, 'k-work': { max_attempts: 1000, max_crashes: 0 } };
+const QUEUES = { 'k-jobs': {}, 'k-next': {}, 'k-closed': { refuse_new: true }, 'k-fired': {}, 'k-items': { max_attempts: 3 }, 'k-work': { max_attempts: 1000, max_crashes: 0 } };
 const SCHEDULES = {
   'k-first': { every_ms: 1000, queue: 'k-fired' },
   'k-second': { every_ms: 1000, queue: 'k-fired', misfire: 'all' },
@@ -23,6 +23,7 @@ export class Keepers {
     this.receiver = new Receiver();
     this.receiver.answer = (kept, response) => response.writeHead(load.random.chance(REFUSED_PERCENT) ? 500 : 200).end();
     this.commits = 0;
+    this.handoffs = 0;
     this.working = true;
   }
 
@@ -35,7 +36,7 @@ export class Keepers {
     await this.surely('PUT', '/v1/alerts/k-dead', { on: 'dead', queue: 'k-*', webhook: { url: this.receiver.url } });
     for (const [name, definition] of Object.entries(SCHEDULES)) await this.surely('PUT', `/v1/schedules/${name}`, definition);
     this.tasks = [this.committer(), this.runner(), this.feeder()];
-    this.workers = ['k-jobs', 'k-fired', 'k-work', 'k-work'].map((queue) => this.worker(queue));
+    this.workers = ['k-jobs', 'k-next', 'k-fired', 'k-work', 'k-work'].map((queue) => this.worker(queue));
   }
 
   /** Repeats the request until it is known to have succeeded. */
@@ -93,7 +94,7 @@ export class Keepers {
   async end(kind, id, token, body = {}) {
     for (let again = true; again; ) {
       const answer = await this.load.call('POST', `/v1/jobs/${id}/${kind}`, { token, ...body });
-      this.load.seen(`k_${kind}`, answer, { id, token, state: answer.json?.state });
+      this.load.seen(`k_${kind}`, answer, { id, token, state: answer.json?.state, handoff: body.enqueues?.[0].payload.handoff, next: answer.json?.jobs?.[0]?.id });
       again = !answer.sure;
     }
   }
@@ -102,6 +103,14 @@ export class Keepers {
     const answer = await this.load.call('GET', `/v1/jobs/${item.id}`);
     const { state, job: holder } = answer.json ?? {};
     this.load.seen('k_look', answer, { item: item.id, itemToken: item.token, id: job.id, state, holder });
+  }
+
+  /** Acks the job with the next job and a key. Some hand-offs are refused as a whole, because of their second job. */
+  async handOff(job) {
+    const mark = ++this.handoffs;
+    const enqueues = [{ queue: 'k-next', payload: { handoff: mark } }];
+    if (this.load.random.chance(20)) enqueues.push({ queue: 'k-closed', payload: 'refused' });
+    await this.end('ack', job.id, job.token, { enqueues, sets: [{ key: ['h', mark], value: mark }] });
   }
 
   async workOnItems(job) {
@@ -118,7 +127,8 @@ export class Keepers {
     const { random } = this.load;
     if (job.payload?.items) await this.workOnItems(job);
     const dice = random.below(100);
-    if (dice < 60) await this.end('ack', job.id, job.token);
+    if (dice < 40 && job.queue === 'k-jobs') await this.handOff(job);
+    else if (dice < 60) await this.end('ack', job.id, job.token);
     else if (dice < 80) await this.end('fail', job.id, job.token, { retry: false, error: 'a keeper lets it die' });
     else if (dice < 90) await this.end('fail', job.id, job.token);
     else if (dice < 95) await this.end('release', job.id, job.token);
@@ -148,7 +158,8 @@ export class Keepers {
       return schedules.some((s) => s.every_ms === 1000 && s.fired > 0) && schedules.some((s) => s.source_queue && s.fired > 0);
     };
     await until('keepers have done everything', async () => {
-      const done = seen('k_commit') && seen('k_run') && seen('k_look') && died() && this.receiver.requests.length > 0;
+      const handed = seen('k_ack', (e) => e.handoff) && entries.some((e) => e.kind === 'k_ack' && e.handoff && e.sure && !e.ok);
+      const done = handed && seen('k_commit') && seen('k_run') && seen('k_look') && died() && this.receiver.requests.length > 0;
       return done && (await fired());
     }, LIMIT_MS);
   }

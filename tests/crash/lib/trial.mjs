@@ -26,7 +26,8 @@ export function checkKeepers(load) {
   const { jobs, keys, schedules, told } = load.history.final.keeps;
   const seen = (kind) => load.history.entries.filter((e) => e.kind === kind && e.sure && e.ok).length;
   const counts = {
-    commits: seen('k_commit'), left: [...keys.keys()].filter((key) => key.startsWith('["u"')).length, runs: seen('k_run'),
+    commits: seen('k_commit'), handoffs: load.history.entries.filter((e) => e.kind === 'k_ack' && e.handoff && e.sure && e.ok).length,
+    left: [...keys.keys()].filter((key) => key.startsWith('["u"')).length, runs: seen('k_run'),
     fired: schedules.reduce((n, s) => n + (s.every_ms === 1000 ? s.fired : 0), 0), triggered: schedules.find((s) => s.source_queue).fired,
     looks: seen('k_look'), dead: [...jobs.values()].filter((job) => job.state === 'dead').length, told: told.length,
   };

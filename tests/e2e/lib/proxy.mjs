@@ -8,6 +8,20 @@ import { freePort } from './ports.mjs';
 /** Where the server of scripts/with-postgres has its socket. */
 export const postgresDirectory = () => decodeURIComponent(process.env.HF_POSTGRES.replace(/.*host=/, '').replace(/&.*/, ''));
 
+/** Forwards what `near` sends to `far`; when one of them closes, so does the other. `sockets` is the set of open ones. */
+export function joinSockets(sockets, near, far) {
+  for (const socket of [near, far]) {
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => {
+      sockets.delete(socket);
+      near.destroy();
+      far.destroy();
+    });
+  }
+  near.on('data', (chunk) => far.write(chunk));
+}
+
 /** A proxy between a server and PostgreSQL: it forwards, is closed, or drops the replies. */
 export class PostgresProxy {
   constructor() {
@@ -23,16 +37,7 @@ export class PostgresProxy {
 
   join(near) {
     const far = net.connect(path.join(postgresDirectory(), '.s.PGSQL.5432'));
-    for (const socket of [near, far]) {
-      this.sockets.add(socket);
-      socket.on('error', () => {});
-      socket.on('close', () => {
-        this.sockets.delete(socket);
-        near.destroy();
-        far.destroy();
-      });
-    }
-    near.on('data', (chunk) => far.write(chunk));
+    joinSockets(this.sockets, near, far);
     far.on('data', (chunk) => this.deaf || near.write(chunk));
   }
 

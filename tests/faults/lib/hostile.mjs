@@ -8,6 +8,7 @@ import net from 'node:net';
 import { fileURLToPath } from 'node:url';
 
 import { Client } from '../../e2e/lib/client.mjs';
+import { joinSockets } from '../../e2e/lib/proxy.mjs';
 import { killServer, leanSanitizer, residentMiB, startServer, stopServer, until } from '../../e2e/lib/server.mjs';
 
 const MEMORY_MIB = 1200; // with a sanitizer, which needs twice or three times what the program does
@@ -76,16 +77,7 @@ export class HostileProxy {
   join(near) {
     const far = net.connect(this.target);
     const say = this.translator(this.random, () => this.rate);
-    for (const socket of [near, far]) {
-      this.sockets.add(socket);
-      socket.on('error', () => {});
-      socket.on('close', () => {
-        this.sockets.delete(socket);
-        near.destroy();
-        far.destroy();
-      });
-    }
-    near.on('data', (chunk) => far.write(chunk));
+    joinSockets(this.sockets, near, far);
     far.on('data', (chunk) => {
       for (const piece of say.take(chunk)) {
         if (piece) near.write(piece);
@@ -104,6 +96,20 @@ export class HostileProxy {
     this.set(0);
     this.server.close();
   }
+}
+
+/** A server that answers every request with random bytes: { port, asked }, asked = by how many connections. */
+export async function randomServer(t, seed) {
+  const random = new Random(seed);
+  const asked = { asked: 0 };
+  const server = net.createServer((client) => {
+    client.on('error', () => {});
+    client.on('data', () => client.write(random.bytes(1 + random.below(2000))));
+    client.once('data', () => ++asked.asked && setTimeout(() => client.destroy(), 300).unref());
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => server.close());
+  return Object.assign(asked, { port: server.address().port });
 }
 
 // ---- the load ----

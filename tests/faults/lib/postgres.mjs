@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The private PostgreSQL server that scripts/with-postgres started: queries in SQL, and faults.
+// The private PostgreSQL server that scripts/with-postgres started, and faults of it.
 // A test file that imports this runs itself with that script.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 
+import { base, socket, sql, url } from '../../e2e/lib/postgres.mjs';
 import { until } from '../../e2e/lib/server.mjs';
 import { stateOf } from './process.mjs';
 
-if (!process.env.HF_POSTGRES) {
-  const wrapper = fileURLToPath(new URL('../../../scripts/with-postgres', import.meta.url));
-  process.exit(spawnSync(wrapper, ['node', ...process.execArgv, process.argv[1]], { stdio: 'inherit' }).status ?? 1);
-}
-
-export const base = process.env.HF_POSTGRES;
-/** The directory of its Unix socket. */
-export const socket = decodeURIComponent(base.replace(/.*host=/, ''));
-/** The URL of a store in its own schema. */
-export const url = (schema, more = '') => `${base}&schema=${schema}${more}`;
-
-export function sql(text, database = 'postgres') {
-  const words = ['-h', socket, '-U', 'holdfast', '-d', database, '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text];
-  const run = spawnSync('psql', words, { encoding: 'utf8' });
-  assert.equal(run.status, 0, run.stderr);
-  return run.stdout.trim();
-}
+export { base, socket, sql, url };
 
 const owner = (process.env.HF_POSTGRES_AS ?? '').split(' ').filter(Boolean);
 const data = process.env.HF_POSTGRES_DATA;

@@ -85,14 +85,21 @@ static void one_life(struct broker_rig *r, const char *queue)
     assert_int_equal(do_ack(r, t.held[0]).outcome, OUT_OK);
 }
 
+/* A job of the queue "q" was enqueued, claimed and acked while h1 listened. */
+static struct broker_listener *one_life_heard(struct broker_rig *r)
+{
+    setup(r);
+    struct broker_listener *l = listen_to(r, &h1, NULL, 0, NULL);
+    one_life(r, "q");
+    broker_rig_turns(r, 20);
+    return l;
+}
+
 static void test_a_life_is_heard(void **state)
 {
     (void)state;
     struct broker_rig r;
-    setup(&r);
-    struct broker_listener *l = listen_to(&r, &h1, NULL, 0, NULL);
-    one_life(&r, "q");
-    broker_rig_turns(&r, 20);
+    struct broker_listener *l = one_life_heard(&r);
     const uint8_t kinds[] = {EVENT_QUEUE_CREATED, EVENT_ENQUEUED, EVENT_CLAIMED, EVENT_DONE};
     assert_int_equal(h1.count, sizeof kinds);
     assert_memory_equal(h1.kinds, kinds, sizeof kinds);
@@ -121,10 +128,7 @@ static void test_resume(void **state)
 {
     (void)state;
     struct broker_rig r;
-    setup(&r);
-    struct broker_listener *l = listen_to(&r, &h1, NULL, 0, NULL);
-    one_life(&r, "q");
-    broker_rig_turns(&r, 20);
+    struct broker_listener *l = one_life_heard(&r);
     broker_listener_close(l);
     one_life(&r, "q");
     struct broker_listener *again = listen_to(&r, &h2, NULL, 0, &h1.ids[h1.count - 1]);
@@ -140,10 +144,7 @@ static void test_a_gap_is_told(void **state)
 {
     (void)state;
     struct broker_rig r;
-    setup(&r);
-    struct broker_listener *l = listen_to(&r, &h1, NULL, 0, NULL);
-    one_life(&r, "q");
-    broker_rig_turns(&r, 20);
+    struct broker_listener *l = one_life_heard(&r);
     broker_listener_close(l);
     struct op ops[100];
     for (int i = 0; i < 100; i++)

@@ -31,7 +31,9 @@ const enum record_kind sample_kinds[] = {
     REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE,   REC_SCHEDULE_FIRED,
     REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,
     REC_JOB_PRIORITY,    REC_JOB_ATTEMPT,     REC_JOB_CANCEL_REQUESTED,
-    REC_JOB_PROGRESS,    REC_JOB_LOGGED,
+    REC_JOB_PROGRESS,    REC_JOB_LOGGED,      REC_JOB_UNBLOCKED,
+    REC_DEPENDENT_PUT,   REC_DEPENDENT_GONE,  REC_DEPENDENCIES_NEW,
+    REC_DEPENDENCY_END,  REC_PARENT_ENDED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -180,6 +182,8 @@ void sample_policy(struct random *random, struct queue_policy *ret)
         else if (f->kind != POLICY_RATE)
             policy_number_set(f, ret, sample_number(random, f));
     }
+    if (ret->by_due)
+        ret->ageing_ms = 0; /* they cannot be combined */
 }
 
 void sample_options(struct random *random, struct job_options *ret)
@@ -827,6 +831,60 @@ static void sample_notice_record(struct random *random, struct arena *arena, str
     }
 }
 
+static void sample_dependencies_new(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct rec_dependencies_new *n = &ret->dependencies_new;
+    uint64_t previous = 0, last = 0;
+    struct buf list;
+    buf_init(&list);
+    n->seq = seq_value(random);
+    n->count = (uint32_t)between(random, 1, 300);
+    for (uint32_t i = 0; i < n->count; i++) {
+        uint64_t seq;
+        do
+            seq = seq_value(random);
+        while (seq == last || seq == n->seq);
+        CHECK(record_seq_append(&list, &previous, seq) == 0);
+        last = seq;
+    }
+    n->parents = kept(arena, &list);
+}
+
+static void sample_dependency_record(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct dependent *d = &ret->dependent_put.dependent;
+    uint8_t end = (uint8_t)random_below(random, DEPENDENCY_END_COUNT);
+    switch ((int)ret->kind) {
+    case REC_JOB_UNBLOCKED:
+        ret->job_unblocked = (struct rec_job_unblocked){
+            .seq = seq_value(random),
+            .state = random_chance(random, 50) ? STATE_READY : STATE_SCHEDULED,
+            .at = wall(random)};
+        break;
+    case REC_DEPENDENT_PUT:
+        ret->dependent_put.seq = seq_value(random);
+        d->rule = (uint8_t)random_below(random, DEPENDENCY_RULE_COUNT);
+        d->open = random_chance(random, 50);
+        for (int i = DEPENDENCY_END_DONE; i < DEPENDENCY_END_COUNT; i++)
+            d->counts[DEPENDENCY_END_NONE] += d->counts[i] = (uint32_t)random_below(random, 2500);
+        break;
+    case REC_DEPENDENCIES_NEW:
+        sample_dependencies_new(random, arena, ret);
+        break;
+    case REC_DEPENDENCY_END:
+        ret->dependency_end = (struct rec_dependency_end){.seq = seq_value(random),
+                                                          .parent = seq_value(random),
+                                                          .how = end,
+                                                          .last = random_chance(random, 50)};
+        break;
+    default:
+        ret->dependent.seq = seq_value(random);
+        if (ret->kind == REC_PARENT_ENDED)
+            ret->dependent.how = end ? end : DEPENDENCY_END_DONE;
+        break;
+    }
+}
+
 void sample_record(struct random *random, struct arena *arena, enum record_kind kind,
                    struct record *ret)
 {
@@ -837,6 +895,8 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
         sample_job_record(random, arena, ret);
     else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
         sample_schedule_record(random, arena, ret);
+    else if (kind >= REC_JOB_UNBLOCKED)
+        sample_dependency_record(random, arena, ret);
     else if (kind >= REC_ALERT_PUT)
         sample_notice_record(random, arena, ret);
     else if (!sample_kv(random, arena, ret))
@@ -1061,6 +1121,27 @@ static const struct field fields[] = {
     S(REC_JOB_PROGRESS, job_report.text),
     F(REC_JOB_LOGGED, job_report.seq),
     S(REC_JOB_LOGGED, job_report.text),
+    F(REC_JOB_UNBLOCKED, job_unblocked.seq),
+    F(REC_JOB_UNBLOCKED, job_unblocked.state),
+    F(REC_JOB_UNBLOCKED, job_unblocked.at.ms),
+    F(REC_DEPENDENT_PUT, dependent_put.seq),
+    F(REC_DEPENDENT_PUT, dependent_put.dependent.rule),
+    F(REC_DEPENDENT_PUT, dependent_put.dependent.open),
+    F(REC_DEPENDENT_PUT, dependent_put.dependent.counts[0]),
+    F(REC_DEPENDENT_PUT, dependent_put.dependent.counts[1]),
+    F(REC_DEPENDENT_PUT, dependent_put.dependent.counts[2]),
+    F(REC_DEPENDENT_PUT, dependent_put.dependent.counts[3]),
+    F(REC_DEPENDENT_PUT, dependent_put.dependent.counts[4]),
+    F(REC_DEPENDENT_GONE, dependent.seq),
+    F(REC_DEPENDENCIES_NEW, dependencies_new.seq),
+    F(REC_DEPENDENCIES_NEW, dependencies_new.count),
+    S(REC_DEPENDENCIES_NEW, dependencies_new.parents),
+    F(REC_DEPENDENCY_END, dependency_end.seq),
+    F(REC_DEPENDENCY_END, dependency_end.parent),
+    F(REC_DEPENDENCY_END, dependency_end.how),
+    F(REC_DEPENDENCY_END, dependency_end.last),
+    F(REC_PARENT_ENDED, dependent.seq),
+    F(REC_PARENT_ENDED, dependent.how),
     F(REC_JOB_ATTEMPT, job_attempt.seq),
     F(REC_JOB_ATTEMPT, job_attempt.number),
     F(REC_JOB_ATTEMPT, job_attempt.outcome),

@@ -229,6 +229,30 @@ void peer_open(struct http_rig *r, struct client *c)
     net_client_open(c, http_server_address(r->server, 0));
 }
 
+void http_rig_start_with(struct http_rig *r, struct client *c)
+{
+    http_rig_start(r);
+    peer_open(r, c);
+}
+
+void http_rig_begin(struct http_rig *r, struct client *c)
+{
+    http_rig_init(r);
+    http_rig_start_with(r, c);
+}
+
+void http_rig_end(struct http_rig *r, struct client *c)
+{
+    net_client_close(c);
+    http_rig_done(r);
+}
+
+void peer_stream(struct http_rig *r, struct client *c)
+{
+    peer_send(r, c, GET("/stream/0"));
+    peer_until(r, c, "\r\n\r\n");
+}
+
 unsigned peer_head(struct http_rig *r, struct client *c, char *head, size_t room)
 {
     peer_until(r, c, "\r\n\r\n");

@@ -84,6 +84,13 @@ static inline void peer_until_eof(struct http_rig *r, struct client *c)
 unsigned peer_answer(struct http_rig *r, struct client *c, char *body, size_t room);
 unsigned peer_head(struct http_rig *r, struct client *c, char *head, size_t room); /* head only */
 
+/* Starts the server and connects one client; begin initialises the rig first. */
+void http_rig_start_with(struct http_rig *r, struct client *c);
+void http_rig_begin(struct http_rig *r, struct client *c);
+void http_rig_end(struct http_rig *r, struct client *c); /* closes the client and everything else */
+/* Requests /stream/0 and reads the head of the answer. */
+void peer_stream(struct http_rig *r, struct client *c);
+
 /* Sends, and expects one answer with this status. */
 void expect_status(struct http_rig *r, struct client *c, const char *request, unsigned status);
 

@@ -2,6 +2,7 @@
 #include "unit/http/parse_rig.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/mem.h"
@@ -142,4 +143,17 @@ void outcome_agreed(struct outcome *o, struct span text, const struct http_limit
     CHECK(outcome_equal(o, &other));
     outcome_done(&other);
     mem_free(cuts);
+}
+
+void request_add(struct request_text *r, const char *text)
+{
+    size_t len = strlen(text);
+    memcpy(r->text + r->len, text, len);
+    r->len += len;
+}
+
+void request_fill(struct request_text *r, char c, size_t count)
+{
+    memset(r->text + r->len, c, count);
+    r->len += count;
 }

@@ -34,3 +34,11 @@ bool outcome_equal(const struct outcome *a, const struct outcome *b);
 /* The outcome of the whole text, after making sure that it is the same when the text comes in two
  * pieces, for every cut, and byte by byte. */
 void outcome_agreed(struct outcome *o, struct span text, const struct http_limits *limits);
+
+/* A request that a test writes in parts. */
+struct request_text {
+    char text[64 * 1024];
+    size_t len;
+};
+void request_add(struct request_text *r, const char *text);
+void request_fill(struct request_text *r, char c, size_t count);

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "unit/http/parse_rig.h"
 
-#define REQUEST_MAX 4096
 #define PLAIN "POST / HTTP/1.0\r\nContent-Length: "
 #define CHUNKED "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 #define TEXT(literal) literal, sizeof(literal) - 1
@@ -189,25 +188,7 @@ static void fields_that_belong_in_the_head(void **state)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-struct sized {
-    char text[REQUEST_MAX];
-    size_t len;
-};
-
-static void add(struct sized *s, const char *text)
-{
-    size_t len = strlen(text);
-    memcpy(s->text + s->len, text, len);
-    s->len += len;
-}
-
-static void fill_up(struct sized *s, char c, size_t count)
-{
-    memset(s->text + s->len, c, count);
-    s->len += count;
-}
-
-static unsigned status_of(const struct sized *s)
+static unsigned status_of(const struct request_text *s)
 {
     struct outcome o;
     outcome_agreed(&o, span_of(s->text, s->len), &LIMITS);
@@ -219,22 +200,22 @@ static unsigned status_of(const struct sized *s)
 static void body_limit(void **state)
 {
     (void)state;
-    struct sized s;
+    struct request_text s;
     for (unsigned n = 999; n <= 1001; n++) {
         char size[16];
         s.len = 0;
         snprintf(size, sizeof size, "%u\r\n\r\n", n);
-        add(&s, PLAIN);
-        add(&s, size);
-        fill_up(&s, 'a', n);
+        request_add(&s, PLAIN);
+        request_add(&s, size);
+        request_fill(&s, 'a', n);
         assert_int_equal(status_of(&s), n <= 1000 ? 200 : 413);
 
         s.len = 0;
-        add(&s, CHUNKED "1\r\na\r\n");
+        request_add(&s, CHUNKED "1\r\na\r\n");
         snprintf(size, sizeof size, "%x\r\n", n - 1);
-        add(&s, size);
-        fill_up(&s, 'a', n - 1);
-        add(&s, "\r\n0\r\n\r\n");
+        request_add(&s, size);
+        request_fill(&s, 'a', n - 1);
+        request_add(&s, "\r\n0\r\n\r\n");
         assert_int_equal(status_of(&s), n <= 1000 ? 200 : 413);
     }
 }
@@ -242,14 +223,14 @@ static void body_limit(void **state)
 static void chunk_line_limit(void **state)
 {
     (void)state;
-    struct sized s;
+    struct request_text s;
     for (size_t n = HTTP_CHUNK_LINE_MAX - 1; n <= HTTP_CHUNK_LINE_MAX + 1; n++) {
         s.len = 0;
-        add(&s, CHUNKED "1;"); /* each line is counted for itself */
-        fill_up(&s, 'x', HTTP_CHUNK_LINE_MAX - 2);
-        add(&s, "\r\na\r\n0;");
-        fill_up(&s, 'x', n - 2);
-        add(&s, "\r\n\r\n");
+        request_add(&s, CHUNKED "1;"); /* each line is counted for itself */
+        request_fill(&s, 'x', HTTP_CHUNK_LINE_MAX - 2);
+        request_add(&s, "\r\na\r\n0;");
+        request_fill(&s, 'x', n - 2);
+        request_add(&s, "\r\n\r\n");
         assert_int_equal(status_of(&s), n <= HTTP_CHUNK_LINE_MAX ? 200 : 400);
     }
 }
@@ -257,17 +238,17 @@ static void chunk_line_limit(void **state)
 static void trailers_limit(void **state)
 {
     (void)state;
-    struct sized s;
+    struct request_text s;
     for (size_t n = LIMITS.head_bytes - 1; n <= LIMITS.head_bytes + 1; n++) {
         s.len = 0;
-        add(&s, CHUNKED "0\r\nA: b\r\nC:");
-        fill_up(&s, 'x', n - 6);
-        add(&s, "\r\n\r\n");
+        request_add(&s, CHUNKED "0\r\nA: b\r\nC:");
+        request_fill(&s, 'x', n - 6);
+        request_add(&s, "\r\n\r\n");
         assert_int_equal(status_of(&s), n <= LIMITS.head_bytes ? 200 : 431);
         s.len = 0;
-        add(&s, CHUNKED "0\r\nA: b\r\n");
-        fill_up(&s, 'x', n - 6);
-        add(&s, ":d\r\n\r\n");
+        request_add(&s, CHUNKED "0\r\nA: b\r\n");
+        request_fill(&s, 'x', n - 6);
+        request_add(&s, ":d\r\n\r\n");
         assert_int_equal(status_of(&s), n <= LIMITS.head_bytes ? 200 : 431);
     }
 }

@@ -4,31 +4,12 @@
 
 #include "unit/http/parse_rig.h"
 
-#define HEAD_MAX (64 * 1024)
 #define H11 " HTTP/1.1\r\nHost: a\r\n"
 
 static const struct http_limits LIMITS = {
     .uri_bytes = 8192, .head_bytes = 16384, .body_bytes = 1 << 20};
 
-struct sized {
-    char text[HEAD_MAX];
-    size_t len;
-};
-
-static void add(struct sized *s, const char *text)
-{
-    size_t len = strlen(text);
-    memcpy(s->text + s->len, text, len);
-    s->len += len;
-}
-
-static void fill_up(struct sized *s, char c, size_t count)
-{
-    memset(s->text + s->len, c, count);
-    s->len += count;
-}
-
-static unsigned status_of(const struct sized *s, const struct http_limits *limits)
+static unsigned status_of(const struct request_text *s, const struct http_limits *limits)
 {
     struct outcome o;
     outcome_agreed(&o, span_of(s->text, s->len), limits);
@@ -40,22 +21,22 @@ static unsigned status_of(const struct sized *s, const struct http_limits *limit
 static void uri_limit(void **state)
 {
     (void)state;
-    static struct sized s;
+    static struct request_text s;
     const struct http_limits limits = {.uri_bytes = 100, .head_bytes = 300};
     for (size_t n = 98; n <= 102; n++) {
         s.len = 0;
-        add(&s, "GET /");
-        fill_up(&s, 'a', n - 1);
-        add(&s, H11 "\r\n");
+        request_add(&s, "GET /");
+        request_fill(&s, 'a', n - 1);
+        request_add(&s, H11 "\r\n");
         assert_int_equal(status_of(&s, &limits), n <= 100 ? 200 : 414);
     }
     /* longer than a head may be: 414 as well, complete or not, spaces or not */
     for (size_t n = 290; n <= 310; n++) {
         s.len = 0;
-        add(&s, "\r\nGET /");
-        fill_up(&s, 'a', n);
+        request_add(&s, "\r\nGET /");
+        request_fill(&s, 'a', n);
         if (n % 2)
-            add(&s, H11 "\r\n");
+            request_add(&s, H11 "\r\n");
         else if (s.len < 300)
             continue;
         assert_int_equal(status_of(&s, &limits), 414);
@@ -65,13 +46,13 @@ static void uri_limit(void **state)
 static void head_limit(void **state)
 {
     (void)state;
-    static struct sized s;
+    static struct request_text s;
     const struct http_limits limits = {.uri_bytes = 100, .head_bytes = 200};
     for (size_t n = 197; n <= 206; n++) {
         s.len = 0;
-        add(&s, n % 2 ? "GET /" H11 "X: " : "\r\nGET /" H11 "X: ");
-        fill_up(&s, 'a', n - 4 - s.len);
-        add(&s, "\r\n\r\n");
+        request_add(&s, n % 2 ? "GET /" H11 "X: " : "\r\nGET /" H11 "X: ");
+        request_fill(&s, 'a', n - 4 - s.len);
+        request_add(&s, "\r\n\r\n");
         assert_int_equal(s.len, n);
         assert_int_equal(status_of(&s, &limits), n <= 200 ? 200 : 431);
         s.len -= 4; /* the end never comes */
@@ -83,34 +64,34 @@ static void head_limit(void **state)
 static void head_limit_without_target(void **state)
 {
     (void)state;
-    static struct sized s;
+    static struct request_text s;
     const struct http_limits limits = {.uri_bytes = 10, .head_bytes = 50};
     s.len = 0;
-    fill_up(&s, 'G', 60);
+    request_fill(&s, 'G', 60);
     assert_int_equal(status_of(&s, &limits), 431);
     s.len = 0;
-    add(&s, "GET\r\nHost: ");
-    fill_up(&s, 'a', 60);
+    request_add(&s, "GET\r\nHost: ");
+    request_fill(&s, 'a', 60);
     assert_int_equal(status_of(&s, &limits), 431);
     s.len = 0;
-    add(&s, "GET(");
-    fill_up(&s, 'a', 60);
+    request_add(&s, "GET(");
+    request_fill(&s, 'a', 60);
     assert_int_equal(status_of(&s, &limits), 431);
     for (size_t n = 9; n <= 11; n++) {
         s.len = 0;
-        add(&s, "GET /");
-        fill_up(&s, 'a', n - 1);
-        add(&s, H11);
-        fill_up(&s, 'a', 60);
+        request_add(&s, "GET /");
+        request_fill(&s, 'a', n - 1);
+        request_add(&s, H11);
+        request_fill(&s, 'a', 60);
         assert_int_equal(status_of(&s, &limits), n <= 10 ? 431 : 414);
     }
     s.len = 0;
-    add(&s, "GET /1234567890" H11 "\r\n"); /* within the head's limit */
+    request_add(&s, "GET /1234567890" H11 "\r\n"); /* within the head's limit */
     assert_int_equal(status_of(&s, &limits), 414);
     for (uint32_t tiny = 0; tiny < 4; tiny++) {
         const struct http_limits none = {.uri_bytes = 10, .head_bytes = tiny};
         s.len = 0;
-        add(&s, "\r\nGET / HTTP/1.1\r\n\r\n");
+        request_add(&s, "\r\nGET / HTTP/1.1\r\n\r\n");
         assert_int_equal(status_of(&s, &none), 431);
     }
 }
@@ -118,13 +99,13 @@ static void head_limit_without_target(void **state)
 static void header_count_limit(void **state)
 {
     (void)state;
-    static struct sized s;
+    static struct request_text s;
     for (int n = HTTP_HEADERS_MAX - 1; n <= HTTP_HEADERS_MAX + 1; n++) {
         s.len = 0;
-        add(&s, "GET /" H11);
+        request_add(&s, "GET /" H11);
         for (int i = 1; i < n; i++)
-            add(&s, "X:\r\n");
-        add(&s, "\r\n");
+            request_add(&s, "X:\r\n");
+        request_add(&s, "\r\n");
         assert_int_equal(status_of(&s, &LIMITS), n <= HTTP_HEADERS_MAX ? 200 : 431);
     }
 }
@@ -134,13 +115,13 @@ static void header_count_limit(void **state)
 static void first_fault_wins(void **state)
 {
     (void)state;
-    static struct sized s;
+    static struct request_text s;
     const struct http_limits limits = {.uri_bytes = 10, .head_bytes = 40};
     s.len = 0;
-    add(&s, "GET  / HTTP/9.9\r\n X : y\nmore, up to and over the limit");
+    request_add(&s, "GET  / HTTP/9.9\r\n X : y\nmore, up to and over the limit");
     assert_int_equal(status_of(&s, &limits), 400);
     s.len = 0;
-    add(&s, "GET / HTTP/1.1\r\nHost: a\r\nabcdefghijklmno\n\r\n");
+    request_add(&s, "GET / HTTP/1.1\r\nHost: a\r\nabcdefghijklmno\n\r\n");
     assert_int_equal(s.text[40], '\n');
     assert_int_equal(status_of(&s, &limits), 431);
 }

@@ -10,9 +10,7 @@ static void keep_alive(void **state)
     struct http_rig r;
     struct client c;
     char head[2048], body[64];
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/now"));
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "HTTP/1.1 200 OK\r\n"));
@@ -33,8 +31,7 @@ static void keep_alive(void **state)
     assert_int_equal(http_rig_figures(&r).accepted, 1);
     assert_int_equal(http_rig_figures(&r).requests, 101);
     assert_int_equal(http_rig_figures(&r).by_status[2], 101);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void date_follows_the_clock(void **state)
@@ -46,8 +43,7 @@ static void date_follows_the_clock(void **state)
     struct clock_manual clock = {{{0}, {784111777999}}};
     http_rig_init(&r);
     r.config.clock = clock_manual(&clock);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/now"));
     peer_head(&r, &c, head, sizeof head);
     assert_non_null(strstr(head, "\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
@@ -61,8 +57,7 @@ static void date_follows_the_clock(void **state)
     peer_send(&r, &c, GET("/now"));
     peer_head(&r, &c, head, sizeof head);
     assert_non_null(strstr(head, "\r\nDate: Sun, 06 Nov 1994 08:49:38 GMT\r\n"));
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* Answers leave in the order of the requests, whatever the order in which they were given. */
@@ -73,9 +68,7 @@ static void pipelining_order(void **state)
     struct client c;
     char body[64];
     static const size_t order[] = {3, 1, 0, 4, 2};
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c,
               GET("/park/0") GET("/park/1") GET("/park/2") GET("/park/3") GET("/park/4")
                   GET("/now"));
@@ -99,8 +92,7 @@ static void pipelining_order(void **state)
         assert_true(r.parked[i].whole);
         assert_int_equal(r.parked[i].gone, 0);
     }
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* Everything that is ready leaves together. */
@@ -109,9 +101,7 @@ static void written_together(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/park/0") GET("/park/1") GET("/park/2"));
     RIG_UNTIL(&r, r.handled == 3);
     http_rig_answer(&r, 2, "c");
@@ -122,8 +112,7 @@ static void written_together(void **state)
     RIG_UNTIL(&r, client_poll(&c) && c.len > 0);
     assert_int_equal(r.sent_count, 3);
     assert_int_equal(c.data[c.len - 1], 'c');
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void pipeline_bound(void **state)
@@ -133,8 +122,7 @@ static void pipeline_bound(void **state)
     struct client c;
     http_rig_init(&r);
     r.config.pipeline_max = 3;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c,
               GET("/park/0") GET("/park/1") GET("/park/2") GET("/park/3") GET("/park/4")
                   GET("/park/5") GET("/park/6"));
@@ -156,8 +144,7 @@ static void pipeline_bound(void **state)
     http_rig_answer(&r, 6, "6");
     for (int i = 0; i < 7; i++)
         assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* Thousands of requests in one go, in cuts that hit every place of a request. */
@@ -171,8 +158,7 @@ static void pipeline_deep(void **state)
     assert_non_null(all);
     http_rig_init(&r);
     r.config.pipeline_max = 7;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     for (unsigned i = 0; i < 4000; i++) {
         int n =
             snprintf(request, sizeof request,
@@ -193,8 +179,7 @@ static void pipeline_deep(void **state)
         assert_string_equal(body, want);
     }
     free(all);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void methods(void **state)
@@ -224,9 +209,7 @@ static void methods(void **state)
          "Allow: GET, HEAD, POST, PUT, OPTIONS\r\n"},
         {"BREW /now HTTP/1.1\r\nHost: localhost\r\n\r\n", 501, NULL},
     };
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         peer_send(&r, &c, rows[i].request);
         unsigned got = peer_head(&r, &c, head, sizeof head);
@@ -247,8 +230,7 @@ static void methods(void **state)
     assert_non_null(strstr(head, "Content-Length: 3\r\n"));
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     peer_until(&r, &c, "now");
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void path_params(void **state)
@@ -256,9 +238,7 @@ static void path_params(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     expect_status(&r, &c, GET("/name/a%2Fb%20c"), 200);
     assert_true(span_equal(r.last_param, SPAN_LITERAL("a/b c")));
     expect_status(&r, &c, GET("/name/plain?x=1"), 200);
@@ -266,8 +246,7 @@ static void path_params(void **state)
     expect_status(&r, &c, GET("/name/%ff"), 400);
     expect_status(&r, &c, GET("/name/%00"), 400);
     expect_status(&r, &c, GET("/name/x"), 200); /* the connection goes on */
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void http_1_0(void **state)
@@ -276,9 +255,7 @@ static void http_1_0(void **state)
     struct http_rig r;
     struct client c;
     char head[2048];
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, "GET /now HTTP/1.0\r\n\r\n");
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "Connection: close\r\n"));
@@ -299,8 +276,7 @@ static void http_1_0(void **state)
     assert_non_null(strstr(head, "Connection: close\r\n"));
     peer_until_eof(&r, &c);
     assert_string_equal(c.data, "now");
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void chunked_bodies(void **state)
@@ -312,9 +288,7 @@ static void chunked_bodies(void **state)
     static const char request[] = "POST /echo HTTP/1.1\r\nHost: localhost\r\n"
                                   "Transfer-Encoding: chunked\r\n\r\n"
                                   "5\r\nhello\r\n7;x=y\r\n, world\r\n0\r\nX-Sum: 1\r\n\r\n";
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     for (size_t cut = 0; cut < sizeof request; cut++) {
         peer_send_bytes(&r, &c, request, cut);
         peer_send_bytes(&r, &c, request + cut, sizeof request - 1 - cut);
@@ -325,8 +299,7 @@ static void chunked_bodies(void **state)
                   "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz",
                   400);
     peer_until_eof(&r, &c);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 #define EXPECTING(path, length)                                                                    \
@@ -339,9 +312,7 @@ static void expect_continue(void **state)
     struct http_rig r;
     struct client c;
     char head[2048], body[64];
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, EXPECTING("/echo", "5"));
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 100);
     peer_send(&r, &c, "hello");
@@ -360,8 +331,7 @@ static void expect_continue(void **state)
     peer_send(&r, &c, "ok");
     assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "ok");
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* The body comes with the head: no interim answer. */
@@ -371,14 +341,11 @@ static void continue_not_needed(void **state)
     struct http_rig r;
     struct client c;
     char body[64];
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, EXPECTING("/echo", "5") "hello");
     assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "hello");
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void expect_refused(void **state)
@@ -473,8 +440,7 @@ static void problem_documents(void **state)
     char head[2048];
     http_rig_init(&r);
     r.config.problem = problem_cb;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/nothing"));
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 404);
     assert_non_null(strstr(head, "Content-Type: application/problem+json\r\n"));
@@ -484,8 +450,7 @@ static void problem_documents(void **state)
     peer_send(&r, &c, "GET / HTTP/9.9\r\n\r\n");
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 505);
     peer_until(&r, &c, "505|version_not_supported|");
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 int main(void)

@@ -70,8 +70,7 @@ static void body_beyond_the_budget(void **state)
     assert_true(b.figures.peak <= 4 * MIB && b.figures.refused == 1);
     expect_status(&r, &other, GET("/now"), 200);
     net_client_close(&c);
-    net_client_close(&other);
-    http_rig_done(&r);
+    http_rig_end(&r, &other);
 }
 
 /* A smaller request displaces a body of which a part has come; its client is told. */
@@ -94,8 +93,7 @@ static void half_a_body_is_shed(void **state)
     assert_int_equal(peer_head(&r, &half, body, MIB), 503);
     free(body);
     net_client_close(&half);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* ---- requests that wait for a job ------------------------------------------------------------ */
@@ -114,8 +112,7 @@ static void wait_gives_its_body_back(void **state)
     http_rig_answer(&r, 0, "late");
     peer_until(&r, &c, "late");
     assert_true(r.parked[0].sent == 1 && r.parked[0].whole);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 #define WAITS 100
@@ -149,8 +146,7 @@ static void waits_are_shed(void **state)
     http_rig_answer(&r, 200, "taken");
     peer_until(&r, &c, "taken");
     net_client_close(&waits);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* A reply behind one that waits is not sent, so that its client need not even refuse to read it. */
@@ -182,8 +178,7 @@ static void replies_behind_a_wait_are_shed(void **state)
     assert_true(r.parked[0].gone == 1 && r.parked[1].gone == 0 && !r.parked[1].whole);
     budget_give(&others, BUDGET_BODIES, others.held);
     budget_close(&others);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* Requests behind one that waits can be refused; the one that waits is still answered. */
@@ -217,8 +212,7 @@ static void input_behind_a_wait_is_shed(void **state)
     assert_non_null(strstr(c.data, "HTTP/1.1 503 "));
     assert_true(r.parked[0].whole);
     free(input);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -262,8 +256,7 @@ static void stream_waits_for_memory(void **state)
     budget_close(&others);
     http_rig_stream_end(&r, 0);
     peer_until_eof(&r, &c);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* What an unread stream holds is free as soon as it is shed, so no other one need be. */

@@ -79,8 +79,7 @@ static void drain_with_requests_unread(void **state)
     struct client c;
     http_rig_init(&r);
     r.config.pipeline_max = 1;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/park/0"));
     RIG_UNTIL(&r, r.handled == 1);
     for (int i = 0; i < 2000; i++)
@@ -100,12 +99,9 @@ static void drain_limit(void **state)
     (void)state;
     struct http_rig r;
     struct client parked, partial;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &parked);
+    http_rig_begin(&r, &parked);
     peer_open(&r, &partial);
-    peer_send(&r, &parked, GET("/stream/0"));
-    peer_until(&r, &parked, "\r\n\r\n");
+    peer_stream(&r, &parked);
     peer_send(&r, &partial, "GET /no");
     http_server_drain(r.server, 30, drained_cb, &r);
     RIG_UNTIL(&r, r.drained == 1);
@@ -113,8 +109,7 @@ static void drain_limit(void **state)
     peer_until_eof(&r, &parked);
     peer_until_eof(&r, &partial);
     net_client_close(&parked);
-    net_client_close(&partial);
-    http_rig_done(&r);
+    http_rig_end(&r, &partial);
 }
 
 static void drain_nothing(void **state)
@@ -134,9 +129,7 @@ static void request_under_way_while_draining(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nab");
     RIG_UNTIL(&r, http_rig_figures(&r).parked == 1);
     http_server_drain(r.server, 60000, drained_cb, &r);
@@ -146,8 +139,7 @@ static void request_under_way_while_draining(void **state)
     peer_until_eof(&r, &c);
     assert_non_null(strstr(c.data, "\r\n\r\nabcd"));
     RIG_UNTIL(&r, r.drained == 1);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void count_cb(void *ctx)
@@ -164,8 +156,7 @@ static void close_with_parked(void **state)
     unsigned closed = 0;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/park/0") GET("/park/1"));
     RIG_UNTIL(&r, r.handled == 2);
     http_server_close(r.server, count_cb, &closed);
@@ -179,8 +170,7 @@ static void close_with_parked(void **state)
     RIG_UNTIL(&r, closed == 1);
     assert_int_equal(r.parked[0].sent + r.parked[1].sent, 2);
     r.server = NULL;
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 struct closer {
@@ -214,8 +204,7 @@ static void close_from_handler(void **state)
     assert_int_equal(r.parked[0].sent, 1);
     assert_int_equal(r.parked[1].taken, 0);
     peer_until_eof(&r, &c);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void two_servers(void **state)
@@ -241,11 +230,9 @@ static void two_servers(void **state)
     expect_status(&a, &x, GET("/now"), 404);
     http_server_close(second, count_cb, &closed);
     RIG_UNTIL(&a, closed == 1);
-    net_client_close(&x);
-    http_rig_done(&a);
+    http_rig_end(&a, &x);
     expect_status(&b, &y, GET("/now"), 200);
-    net_client_close(&y);
-    http_rig_done(&b);
+    http_rig_end(&b, &y);
 }
 
 /* ---- lack of memory -------------------------------------------------------------------------- */
@@ -284,8 +271,7 @@ static bool starve(const char *requests, long nth, int lasting)
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     r.config.pipeline_max = 2;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     client_poll(&c);
     mem_fail_at(nth, lasting);
     for (const char *at = requests; *at; at++) { /* in pieces, so that some are kept */
@@ -302,8 +288,7 @@ static bool starve(const char *requests, long nth, int lasting)
     net_client_close(&c);
     peer_open(&r, &c);
     expect_status(&r, &c, GET("/now"), 200); /* other clients are not affected */
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
     return reached;
 }
 

@@ -75,8 +75,7 @@ static void whole(void **state)
         RIG_UNTIL(&r, r.parked[0].sent == 1);
         assert_true(r.parked[0].whole && r.parked[0].gone == 0);
         assert_false(is_open(fd));
-        net_client_close(&c);
-        http_rig_done(&r);
+        http_rig_end(&r, &c);
     }
 }
 
@@ -91,8 +90,7 @@ static void slow(void **state)
     int small = 65536;
     http_rig_init(&r);
     r.config.net.write_buffer_bytes = 64 << 10;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     assert_int_equal(setsockopt(c.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
     peer_send(&r, &c, GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].x != NULL);
@@ -112,8 +110,7 @@ static void slow(void **state)
         assert_int_equal(c.data[i], byte_at(i));
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* The file is shorter than the head says: the connection is aborted, and `sent` says that the
@@ -133,8 +130,7 @@ static void shorter_than_promised(void **state)
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_false(r.parked[0].whole);
     assert_false(is_open(fd));
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void client_gone(void **state)
@@ -162,8 +158,7 @@ static void gone_before(void **state)
     int fd = file_of(BYTES);
     http_rig_init(&r);
     r.park_answers_when_gone = false;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].x != NULL);
     client_reset(&c);

@@ -11,9 +11,7 @@ static void half_close(void **state)
     struct http_rig r;
     struct client c;
     char body[64];
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/park/0") "GET /unfin");
     RIG_UNTIL(&r, r.parked[0].taken == 1);
     shutdown(c.fd, SHUT_WR);
@@ -27,8 +25,7 @@ static void half_close(void **state)
     peer_until_eof(&r, &c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void half_close_answered_at_once(void **state)
@@ -37,16 +34,13 @@ static void half_close_answered_at_once(void **state)
     struct http_rig r;
     struct client c;
     char body[64];
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     assert_int_equal(send(c.fd, GET("/now"), sizeof GET("/now") - 1, 0), sizeof GET("/now") - 1);
     shutdown(c.fd, SHUT_WR);
     assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "now");
     peer_until_eof(&r, &c);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 enum leaving { LEAVE_CLOSE, LEAVE_RESET };
@@ -58,8 +52,7 @@ static void leave_while_parked(enum leaving how, uint32_t pipeline_max, unsigned
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     r.config.pipeline_max = pipeline_max;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/park/0") GET("/park/1"));
     for (unsigned i = 0; i < behind; i++)
         peer_send(&r, &c, GET("/now"));
@@ -115,9 +108,7 @@ static void reset_after_half_close(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/park/0"));
     shutdown(c.fd, SHUT_WR);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
@@ -137,9 +128,7 @@ static void gone_while_writing(void **state)
     assert_non_null(big);
     memset(big, 'x', (32 << 20) - 1);
     big[(32 << 20) - 1] = '\0';
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/park/0") GET("/park/1"));
     RIG_UNTIL(&r, r.handled == 2);
     http_rig_answer(&r, 1, "behind it");

@@ -63,8 +63,7 @@ static void host_names(void **state)
     expect_status(&r, &c, "GET http://localhost/now HTTP/1.1\r\nHost: localhost\r\n\r\n", 200);
     expect_status(&r, &c,
                   "GET /now HTTP/1.0\r\nHost: evil.example\r\nConnection: keep-alive\r\n\r\n", 421);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void origins_and_sites(void **state)
@@ -115,8 +114,7 @@ static void origins_and_sites(void **state)
                  rows[i].headers);
         expect_status(&r, &c, request, rows[i].status);
     }
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void cors(void **state)
@@ -144,8 +142,7 @@ static void cors(void **state)
               "Origin: https://evil.example\r\n\r\n");
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 403);
     assert_null(strstr(head, "Access-Control"));
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void prefetch(void **state)
@@ -169,8 +166,7 @@ static void prefetch(void **state)
     expect_status(&r, &c, "GET /now HTTP/1.1\r\nHost: localhost\r\nSec-Purpose: prefetch\r\n\r\n",
                   200);
     assert_int_equal(r.handled, 2);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* Signs of a browser on a GET that changes something, and on one that reads. */
@@ -264,8 +260,7 @@ static void unsafe_gets(void **state)
         expect_status(&r, &c, request, 200);
         assert_int_equal(r.handled, ++handled);
     }
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* ---- listening ------------------------------------------------------------------------------- */
@@ -408,8 +403,7 @@ static void unix_socket_left_over(void **state)
     assert_int_equal(http_server_listen(r.server, f.address, &note), -ERR_LOCKED);
     net_client_open(&c, f.address);
     expect_status(&r, &c, GET("/now"), 200);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
     rmdir(f.path);
 }
 

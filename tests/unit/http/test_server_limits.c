@@ -131,8 +131,7 @@ static void slow_head(void **state)
     struct client c, silent;
     short_times(&r);
     r.config.head_ms = 40;
-    http_rig_start(&r);
-    peer_open(&r, &silent);
+    http_rig_start_with(&r, &silent);
     peer_open(&r, &c);
     expect_status(&r, &c, GET("/now"), 200);
     peer_send(&r, &c, "GET /now HT");
@@ -142,8 +141,7 @@ static void slow_head(void **state)
     peer_until_eof(&r, &silent); /* never said a word: closed without one */
     assert_int_equal(silent.len, 0);
     net_client_close(&c);
-    net_client_close(&silent);
-    http_rig_done(&r);
+    http_rig_end(&r, &silent);
 }
 
 /* A byte now and then does not help: the whole head has one deadline. */
@@ -154,8 +152,7 @@ static void trickled_head(void **state)
     struct client c;
     short_times(&r);
     r.config.head_ms = 60;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, "GET /now HTTP/1.1\r\nX: ");
     uint64_t last = uv_now(&r.loop);
     while (client_poll(&c) && c.len == 0 && !c.eof && !c.error) {
@@ -166,8 +163,7 @@ static void trickled_head(void **state)
         peer_send(&r, &c, "x");
     }
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void slow_body(void **state)
@@ -177,14 +173,12 @@ static void slow_body(void **state)
     struct client c;
     short_times(&r);
     r.config.body_ms = 40;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc");
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
     peer_until_eof(&r, &c);
     assert_int_equal(r.handled, 0);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* Requests before it are answered first, and a parked one is not disturbed by the deadlines. */
@@ -195,8 +189,7 @@ static void slow_behind_parked(void **state)
     struct client c;
     short_times(&r);
     r.config.head_ms = r.config.idle_ms = 40;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/park/0") "GET /");
     RIG_UNTIL(&r, http_rig_figures(&r).by_status[4] == 1);
     client_poll(&c);
@@ -205,8 +198,7 @@ static void slow_behind_parked(void **state)
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
     peer_until_eof(&r, &c);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* It waits for our word, and we for the request before it. */
@@ -217,8 +209,7 @@ static void waiting_for_continue(void **state)
     struct client c;
     short_times(&r);
     r.config.body_ms = 40;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c,
               GET("/park/0") "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
                              "Content-Length: 2\r\n\r\n");
@@ -228,8 +219,7 @@ static void waiting_for_continue(void **state)
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408); /* from here on the time counts */
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void idle(void **state)
@@ -239,8 +229,7 @@ static void idle(void **state)
     struct client c, parked;
     short_times(&r);
     r.config.idle_ms = 40;
-    http_rig_start(&r);
-    peer_open(&r, &parked);
+    http_rig_start_with(&r, &parked);
     peer_open(&r, &c);
     peer_send(&r, &parked, GET("/park/0"));
     expect_status(&r, &c, GET("/now"), 200);
@@ -250,8 +239,7 @@ static void idle(void **state)
     http_rig_answer(&r, 0, "x");
     assert_int_equal(peer_answer(&r, &parked, NULL, 0), 200);
     net_client_close(&c);
-    net_client_close(&parked);
-    http_rig_done(&r);
+    http_rig_end(&r, &parked);
 }
 
 static void stuck_writer(void **state)
@@ -266,15 +254,13 @@ static void stuck_writer(void **state)
     short_times(&r);
     r.config.net.write_ms = 60;
     r.config.net.write_buffer_bytes = 1 << 30;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/park/1") GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].x && r.parked[1].x); /* only then does the time of a write begin */
     http_rig_answer(&r, 1, large);
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
     free(large);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* The clients' answers may wait in memory only so far; then no more requests are taken. */
@@ -286,8 +272,7 @@ static void write_buffer(void **state)
     http_rig_init(&r);
     r.config.net.write_buffer_bytes = 100000;
     r.config.pipeline_max = 1000;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/size/30000000"));
     RIG_UNTIL(&r, r.handled == 1);
     peer_send(&r, &c, GET("/now") GET("/now"));
@@ -296,8 +281,7 @@ static void write_buffer(void **state)
     assert_int_equal(r.handled, 1);
     for (int i = 0; i < 3; i++)
         assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void turns(struct http_rig *r, int count)
@@ -314,8 +298,7 @@ static void large_answers_one_by_one(void **state)
     struct client c;
     http_rig_init(&r);
     r.park_answers_when_gone = true;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/now") GET("/alone/0") GET("/alone/1") GET("/now"));
     RIG_UNTIL(&r, r.handled == 2);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
@@ -341,8 +324,7 @@ static void bodies_under_way(void **state)
     memset(body, 'b', sizeof body - 1);
     http_rig_init(&r);
     r.config.limits.body_bytes = 1500000;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     for (unsigned i = 0; i < 2; i++) {
         peer_send(&r, &c, i ? "POST /park/1" : "POST /park/0");
         peer_send(&r, &c, " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
@@ -357,8 +339,7 @@ static void bodies_under_way(void **state)
     http_rig_answer(&r, 1, "x");
     for (int i = 0; i < 3; i++)
         assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -422,9 +403,7 @@ static int without_descriptors(void)
 {
     struct http_rig r;
     struct client c[6], first;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &first);
+    http_rig_begin(&r, &first);
     expect_status(&r, &first, GET("/now"), 200);
     for (size_t i = 0; i < COUNT_OF(c); i++)
         peer_open(&r, &c[i]); /* in the queue of the kernel, not accepted yet */
@@ -451,9 +430,7 @@ static int without_any_descriptor(void)
     struct client c;
     struct rlimit limit, none;
     unsigned turns = 0;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 1;
     none = (struct rlimit){3, limit.rlim_max};

@@ -12,9 +12,7 @@ static void events(void **state)
     struct http_rig r;
     struct client c;
     char head[2048];
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/stream/0"));
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "Content-Type: text/event-stream\r\n"));
@@ -36,8 +34,7 @@ static void events(void **state)
     assert_string_equal(c.data, EVENT "data: 2\n\ndata: 3\n\n");
     assert_int_equal(r.handled, 1);
     assert_true(r.parked[0].sent == 1 && r.parked[0].whole && r.parked[0].gone == 0);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* Ended when everything was sent already. */
@@ -46,17 +43,13 @@ static void end_with_nothing_left(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
-    peer_send(&r, &c, GET("/stream/0"));
-    peer_until(&r, &c, "\r\n\r\n");
+    http_rig_begin(&r, &c);
+    peer_stream(&r, &c);
     http_rig_stream_end(&r, 0);
     peer_until_eof(&r, &c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* A client that does not read: the buffer fills to its bound, then writes are refused; when it
@@ -73,8 +66,7 @@ static void back_pressure(void **state)
     memcpy(event + 998, "\n\n", 3);
     http_rig_init(&r);
     r.config.net.write_buffer_bytes = 50000;
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_start_with(&r, &c);
     peer_send(&r, &c, GET("/stream/0"));
     RIG_UNTIL(&r, r.parked[0].taken == 1);
     peer_until(&r, &c, "\r\n\r\n");
@@ -102,8 +94,7 @@ static void back_pressure(void **state)
     assert_int_equal(c.len - head, taken);
     for (size_t i = 0; i < taken; i += 1000)
         assert_memory_equal(c.data + head + i, event, 1000);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 /* Larger than the bound, but alone: it must get through somehow. */
@@ -117,10 +108,8 @@ static void one_large_event(void **state)
     memset(event, 'L', 300000);
     http_rig_init(&r);
     r.config.net.write_buffer_bytes = 1000;
-    http_rig_start(&r);
-    peer_open(&r, &c);
-    peer_send(&r, &c, GET("/stream/0"));
-    peer_until(&r, &c, "\r\n\r\n");
+    http_rig_start_with(&r, &c);
+    peer_stream(&r, &c);
     size_t head = c.len;
     struct http_exchange *x = r.parked[0].x;
     assert_true(http_stream_write(x, span_of(event, 300000)));
@@ -160,10 +149,8 @@ static void room_for_what_was_refused(void **state)
     memset(event, 'L', 100000);
     http_rig_init(&r);
     r.config.net.write_buffer_bytes = 100000;
-    http_rig_start(&r);
-    peer_open(&r, &c);
-    peer_send(&r, &c, GET("/stream/0"));
-    peer_until(&r, &c, "\r\n\r\n");
+    http_rig_start_with(&r, &c);
+    peer_stream(&r, &c);
     struct http_exchange *x = r.parked[0].x;
     fill_kernel(&r, x);
     unsigned told = r.parked[0].room;
@@ -212,11 +199,8 @@ static void half_closed(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
-    peer_send(&r, &c, GET("/stream/0"));
-    peer_until(&r, &c, "\r\n\r\n");
+    http_rig_begin(&r, &c);
+    peer_stream(&r, &c);
     shutdown(c.fd, SHUT_WR);
     peer_until(&r, &c, "\r\n\r\n:\n\n");
     assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
@@ -234,9 +218,7 @@ static void followers(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/park/0") GET("/park/1") GET("/park/2") GET("/now"));
     RIG_UNTIL(&r, r.handled == 4);
     http_rig_answer(&r, 2, "answered already");
@@ -252,8 +234,7 @@ static void followers(void **state)
     peer_until(&r, &c, EVENT);
     http_rig_stream_end(&r, 1);
     peer_until_eof(&r, &c);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 static void head_of_a_stream(void **state)
@@ -261,16 +242,13 @@ static void head_of_a_stream(void **state)
     (void)state;
     struct http_rig r;
     struct client c;
-    http_rig_init(&r);
-    http_rig_start(&r);
-    peer_open(&r, &c);
+    http_rig_begin(&r, &c);
     peer_send(&r, &c, "HEAD /stream/0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     peer_until_eof(&r, &c);
     assert_non_null(strstr(c.data, "text/event-stream"));
     assert_string_equal(strstr(c.data, "\r\n\r\n"), "\r\n\r\n");
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
-    net_client_close(&c);
-    http_rig_done(&r);
+    http_rig_end(&r, &c);
 }
 
 int main(void)

@@ -274,3 +274,27 @@ void net_rig_send(struct net_rig *r, struct client *c, const char *text)
 {
     client_send(&r->loop, c, text, strlen(text));
 }
+
+void net_rig_start_with(struct net_rig *r, struct client *c)
+{
+    net_rig_start(r);
+    net_rig_client(r, c);
+}
+
+void net_rig_begin(struct net_rig *r, struct client *c)
+{
+    net_rig_init(r);
+    net_rig_start_with(r, c);
+}
+
+void net_rig_end(struct net_rig *r, struct client *c)
+{
+    net_client_close(c);
+    net_rig_done(r);
+}
+
+void net_rig_hold(struct net_rig *r, struct client *c)
+{
+    net_rig_send(r, c, "hold\n");
+    NET_UNTIL(r, r->holds == 1);
+}

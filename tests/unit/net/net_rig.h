@@ -37,4 +37,10 @@ void net_rig_done(struct net_rig *r);    /* closes everything and checks that no
 void net_rig_release(struct net_rig *r); /* answers every "hold" */
 void net_rig_client(struct net_rig *r, struct client *c);
 void net_rig_send(struct net_rig *r, struct client *c, const char *text);
+/* Starts the server and connects one client; begin initialises the rig first. */
+void net_rig_start_with(struct net_rig *r, struct client *c);
+void net_rig_begin(struct net_rig *r, struct client *c);
+void net_rig_end(struct net_rig *r, struct client *c); /* closes the client and everything else */
+void net_rig_hold(struct net_rig *r,
+                  struct client *c); /* sends the first "hold", and waits for it */
 #define NET_UNTIL(rig, condition) LOOP_UNTIL(&(rig)->loop, condition)

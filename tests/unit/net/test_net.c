@@ -14,9 +14,7 @@ static void lines_come_back(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_begin(&r, &c);
     net_rig_send(&r, &c, "one\ntwo\nthr");
     client_until(&r.loop, &c, "one\ntwo\n");
     net_rig_send(&r, &c, "ee\n");
@@ -41,16 +39,13 @@ static void long_lines(void **state)
     for (size_t i = 0; i < LEN; i++)
         line[i] = (char)('a' + i % 23);
     line[LEN - 1] = '\n';
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_begin(&r, &c);
     client_send(&r.loop, &c, line, LEN);
     NET_UNTIL(&r, client_poll(&c) && c.len == LEN);
     assert_memory_equal(c.data, line, LEN);
     assert_int_equal(r.lines, 1);
     free(line);
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 /* The split stream does what it is there for, and loses nothing. */
@@ -61,9 +56,7 @@ static void split_streams_split(void **state)
     struct split_streams *split;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_begin(&r, &c);
     for (int i = 0; i < 300; i++)
         net_rig_send(&r, &c, "0123456789\n");
     NET_UNTIL(&r, client_poll(&c) && c.len == 300 * 11);
@@ -72,8 +65,7 @@ static void split_streams_split(void **state)
     bool is_split = stream_under_test(&ctx) == &split_stream;
     split = ctx;
     assert_true(!is_split || (split->delays > 0 && split->splits > 0));
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 static void held_lines_keep_their_order(void **state)
@@ -81,9 +73,7 @@ static void held_lines_keep_their_order(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_begin(&r, &c);
     net_rig_send(&r, &c, "one\nhold\ntwo\nhold\nthree\n");
     NET_UNTIL(&r, r.holds == 1);
     client_until(&r.loop, &c, "one\n");
@@ -92,8 +82,7 @@ static void held_lines_keep_their_order(void **state)
     net_rig_release(&r);
     client_until(&r.loop, &c, "three\n");
     assert_string_equal(c.data, "one\nheld\ntwo\nheld\nthree\n");
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 /* What waits for one reply leaves with one write. */
@@ -102,14 +91,11 @@ static void written_together(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_begin(&r, &c);
     net_rig_send(&r, &c, "one\ntwo\nthree\n");
     NET_UNTIL(&r, r.lines == 3 && client_poll(&c) && c.len > 0);
     assert_string_equal(c.data, "one\ntwo\nthree\n");
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 /* A client that does not read is not read from. */
@@ -120,8 +106,7 @@ static void output_is_bounded(void **state)
     struct client c;
     net_rig_init(&r);
     r.config.write_buffer_bytes = 1000;
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_start_with(&r, &c);
     net_rig_send(&r, &c, "size 30000000\nnext\n");
     NET_UNTIL(&r, r.lines == 1);
     for (int i = 0; i < 100; i++)
@@ -129,8 +114,7 @@ static void output_is_bounded(void **state)
     assert_int_equal(r.lines, 1);
     NET_UNTIL(&r, client_poll(&c) && c.len == 30000005);
     assert_string_equal(c.data + 30000000, "next\n");
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 /* ---- how connections end ---- */
@@ -141,9 +125,7 @@ static void the_last_reply_arrives(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_begin(&r, &c);
     net_rig_send(&r, &c, "end\n");
     for (int i = 0; i < 50; i++)
         net_rig_send(&r, &c, "this is not read as a line any more\n");
@@ -162,9 +144,7 @@ static void half_closed(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_begin(&r, &c);
     net_rig_send(&r, &c, "hold\nafter\n");
     NET_UNTIL(&r, r.holds == 1);
     assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
@@ -173,8 +153,7 @@ static void half_closed(void **state)
     client_until_eof(&r.loop, &c);
     assert_string_equal(c.data, "held\nafter\n");
     assert_int_equal(r.ended, 1);
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 static void closed_by_the_protocol(void **state)
@@ -182,17 +161,14 @@ static void closed_by_the_protocol(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_begin(&r, &c);
     net_rig_send(&r, &c, "hold\nclose\nnever\n");
     NET_UNTIL(&r, r.holds == 1);
     net_rig_release(&r); /* the rest is taken from the kept input, and closes in the middle of it */
     client_until_eof(&r.loop, &c);
     NET_UNTIL(&r, r.closed == 1);
     assert_int_equal(r.lines, 2);
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 static void reset_by_the_client(void **state)
@@ -200,11 +176,8 @@ static void reset_by_the_client(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
-    net_rig_send(&r, &c, "hold\n");
-    NET_UNTIL(&r, r.holds == 1);
+    net_rig_begin(&r, &c);
+    net_rig_hold(&r, &c);
     client_reset(&c);
     NET_UNTIL(&r, r.net.figures.connections == 0);
     net_rig_done(&r);
@@ -219,8 +192,7 @@ static void connections_in_all(void **state)
     struct client in, out;
     net_rig_init(&r);
     r.config.connections_max = 1;
-    net_rig_start(&r);
-    net_rig_client(&r, &in);
+    net_rig_start_with(&r, &in);
     net_rig_send(&r, &in, "one\n");
     client_until(&r.loop, &in, "one\n");
     net_rig_client(&r, &out);
@@ -233,8 +205,7 @@ static void connections_in_all(void **state)
     net_rig_client(&r, &in);
     net_rig_send(&r, &in, "two\n");
     client_until(&r.loop, &in, "two\n");
-    net_client_close(&in);
-    net_rig_done(&r);
+    net_rig_end(&r, &in);
 }
 
 static void connections_of_an_address(void **state)
@@ -244,8 +215,7 @@ static void connections_of_an_address(void **state)
     struct client in, out;
     net_rig_init(&r);
     r.config.connections_per_address = 1;
-    net_rig_start(&r);
-    net_rig_client(&r, &in);
+    net_rig_start_with(&r, &in);
     net_rig_send(&r, &in, "one\n");
     client_until(&r.loop, &in, "one\n");
     net_rig_client(&r, &out);
@@ -269,8 +239,7 @@ static void stream_refused(void **state)
     net_rig_init(&r);
     r.config.stream = &split_stream;
     r.config.stream_ctx = &split;
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_start_with(&r, &c);
     client_until_eof(&r.loop, &c);
     assert_true(r.net.figures.connections == 0 && r.net.figures.refused == 1 && r.opened == 0);
     assert_int_equal(map64_get(&r.net.addresses, UINT64_C(1) << 32 | 0x7f000001), 0);
@@ -279,8 +248,7 @@ static void stream_refused(void **state)
     net_rig_client(&r, &c);
     net_rig_send(&r, &c, "one\n");
     client_until(&r.loop, &c, "one\n");
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
     assert_int_equal(split.open, 0);
 }
 
@@ -293,14 +261,12 @@ static void slow_line(void **state)
     struct client c;
     net_rig_init(&r);
     r.line_ms = 40;
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_start_with(&r, &c);
     net_rig_send(&r, &c, "no end");
     client_until_eof(&r.loop, &c);
     assert_string_equal(c.data, "late\n");
     assert_true(r.late[0] == 1 && r.late[1] == 0);
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 static void idle(void **state)
@@ -310,12 +276,10 @@ static void idle(void **state)
     struct client c;
     net_rig_init(&r);
     r.idle_ms = 40;
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_start_with(&r, &c);
     client_until_eof(&r.loop, &c);
     assert_true(r.late[0] == 0 && r.late[1] == 1);
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 /* While the server owes the reply, the client cannot be late. */
@@ -338,8 +302,7 @@ static void held_is_not_late(void **state)
     assert_int_equal(r.late[0] + r.late[1], late);
     net_rig_release(&r);
     client_until(&r.loop, &c, "held\n");
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 static void stuck_writer(void **state)
@@ -349,12 +312,10 @@ static void stuck_writer(void **state)
     struct client c;
     net_rig_init(&r);
     r.config.write_ms = 60;
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_start_with(&r, &c);
     net_rig_send(&r, &c, "size 30000000\n");
     NET_UNTIL(&r, r.closed == 1);
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 static void ticks_stop_without_connections(void **state)
@@ -394,8 +355,7 @@ static void kept_input_is_charged(void **state)
     budget_init(&b, 1 << 20);
     net_rig_init(&r);
     r.config.budget = &b;
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_start_with(&r, &c);
     client_send(&r.loop, &c, input, KEPT);
     NET_UNTIL(&r, b.figures.by_kind[BUDGET_BODIES] >= KEPT);
     assert_true(b.figures.by_kind[BUDGET_BODIES] <= 2 * KEPT);
@@ -422,8 +382,7 @@ static void input_without_room(void **state)
     budget_init(&b, 200000);
     net_rig_init(&r);
     r.config.budget = &b;
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_start_with(&r, &c);
     client_send(&r.loop, &c, input, 400000);
     client_until_eof(&r.loop, &c);
     assert_string_equal(c.data, "memory\n");
@@ -450,8 +409,7 @@ static void shed_when_memory_is_short(void **state)
     budget_open(&others, &b, NULL, NULL, 0);
     net_rig_init(&r);
     r.config.budget = &b;
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
+    net_rig_start_with(&r, &c);
     client_send(&r.loop, &c, input, KEPT);
     NET_UNTIL(&r, r.net.figures.bytes_in == KEPT);
     uint64_t later = uv_now(&r.loop) + 2 * BUDGET_IDLE_MS;
@@ -461,8 +419,7 @@ static void shed_when_memory_is_short(void **state)
     budget_give(&others, BUDGET_BODIES, others.held);
     budget_close(&others);
     free(input);
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 /* ---- drain and close ---- */
@@ -477,14 +434,11 @@ static void drain(void **state)
     (void)state;
     struct net_rig r;
     struct client rests, works;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &rests);
+    net_rig_begin(&r, &rests);
     net_rig_client(&r, &works);
     net_rig_send(&r, &rests, "one\n");
     client_until(&r.loop, &rests, "one\n");
-    net_rig_send(&r, &works, "hold\n");
-    NET_UNTIL(&r, r.holds == 1);
+    net_rig_hold(&r, &works);
     char address[100];
     snprintf(address, sizeof address, "%s", net_address(&r.net, 0));
     net_drain(&r.net, 60000, count_cb, &r.drained);
@@ -497,8 +451,7 @@ static void drain(void **state)
     assert_string_equal(works.data, "held\n");
     NET_UNTIL(&r, r.drained == 1);
     net_client_close(&rests);
-    net_client_close(&works);
-    net_rig_done(&r);
+    net_rig_end(&r, &works);
     assert_int_equal(r.drained, 1);
 }
 
@@ -507,16 +460,12 @@ static void drain_has_an_end(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
-    net_rig_send(&r, &c, "hold\n");
-    NET_UNTIL(&r, r.holds == 1);
+    net_rig_begin(&r, &c);
+    net_rig_hold(&r, &c);
     net_drain(&r.net, 50, count_cb, &r.drained);
     NET_UNTIL(&r, r.drained == 1);
     assert_int_equal(r.closed, 1);
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
 }
 
 /* The server does not end before the protocol has nothing under way. */
@@ -525,11 +474,8 @@ static void close_waits_for_work(void **state)
     (void)state;
     struct net_rig r;
     struct client c;
-    net_rig_init(&r);
-    net_rig_start(&r);
-    net_rig_client(&r, &c);
-    net_rig_send(&r, &c, "hold\n");
-    NET_UNTIL(&r, r.holds == 1);
+    net_rig_begin(&r, &c);
+    net_rig_hold(&r, &c);
     r.net.under_way = 1;
     net_close(&r.net, count_cb, &r.server_closed);
     NET_UNTIL(&r, r.closed == 1);
@@ -569,8 +515,7 @@ static void addresses(void **state)
     net_client_open(&c, net_address(&r.net, 1));
     net_rig_send(&r, &c, "one\n");
     client_until(&r.loop, &c, "one\n");
-    net_client_close(&c);
-    net_rig_done(&r);
+    net_rig_end(&r, &c);
     assert_int_equal(stat(text + 5, &st), -1); /* removed */
     assert_int_equal(rmdir(folder), 0);
 }

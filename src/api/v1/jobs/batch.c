@@ -2,6 +2,7 @@
 #include "api/v1/jobs/batch.h"
 
 #include "api/json_members.h"
+#include "api/v1/kv/commit.h"
 #include "base/check.h"
 
 #define OPS_PER_ITEM 2
@@ -110,7 +111,8 @@ static void item_take(struct batch_item *item, const struct reply *r)
     item->relaxed = r->relaxed;
     item->spooled = r->spooled;
     item->run_at = r->run_at;
-    item->lease = reply_family(r) == REPLY_CHANGE ? r->lease : (struct lease_news){0};
+    if (reply_family(r) == REPLY_CHANGE && r->kind != OP_ACK)
+        item->lease = r->lease;
     item->cancels = r->kind == OP_CANCEL;
 }
 
@@ -118,8 +120,12 @@ static void batch_reply(void *ctx, const struct reply *r)
 {
     struct batch *b = ctx;
     struct batch_item *item = &b->items[r->tag];
+    const struct kv_commit_reply *handoff = r->kind == OP_ACK ? r->handoff : NULL;
     if (r->outcome == OUT_OK) {
         item_take(item, r);
+        item->handoff = handoff ? commit_keep(b->arena, handoff) : NULL;
+    } else if (handoff) {
+        commit_problem(&item->problem, b->arena, r, handoff, broker_draining(b->n->broker));
     } else {
         problem_of_reply(&item->problem, b->arena, r, broker_draining(b->n->broker));
     }

@@ -13,7 +13,8 @@ struct batch_item {
     enum job_state state;
     bool created, repeat, relaxed, spooled, cancels;
     struct wall_time run_at;
-    struct lease_news lease; /* extend, cancel */
+    struct lease_news lease;               /* extend, cancel */
+    const struct kv_commit_reply *handoff; /* ack; NULL = none */
 };
 
 struct batch;

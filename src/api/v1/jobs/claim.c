@@ -207,7 +207,7 @@ static int check_raw(struct field_reader *r, const struct claim_in *in, bool raw
     if (!raw || in->count == 1)
         return 0;
     problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "count",
-                "count must be 1 when the answer is the payload alone "
+                "count must be 1 if the reply is the payload alone "
                 "(Accept: application/octet-stream)");
     return -ERR_INVALID;
 }

@@ -13,11 +13,10 @@
 #include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/trace.h"
-#include "api/v1/jobs/batch.h"
+#include "api/v1/jobs/batches.h"
+#include "api/v1/jobs/depends.h"
 #include "core/limits.h"
 #include "core/validate.h"
-
-#define IDEMPOTENCY_KEY_BYTES_MAX 200
 
 struct job_in {
     struct job_texts; /* its members are members of this struct */
@@ -28,7 +27,8 @@ struct job_in {
     struct span key;
     struct texts_in undelivered;
     struct span queue;
-    uint8_t unique_mode;
+    uint8_t unique_mode, dependency_rule;
+    struct texts_in depends;
     struct job_options_in options;
 };
 
@@ -45,8 +45,10 @@ static const struct field job_rows[] = {
     {"backoff_ms", FIELD_STEPS, AT(options.backoff), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
     {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
-    {"idempotency_key", FIELD_TEXT, AT(key), 0, IDEMPOTENCY_KEY_BYTES_MAX, NULL, 0},
+    {"idempotency_key", FIELD_TEXT, AT(key), 0, LIMIT_IDEMPOTENCY_KEY_BYTES, NULL, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
+    {"depends_on", FIELD_TEXTS, AT(depends), 0, LIMIT_DEPENDENCIES, NULL, FIELD_EMPTY},
+    {"on_dependency_failure", FIELD_ENUM, AT(dependency_rule), 0, 0, dependency_rules, 0},
     /* The last row is only for commits; elsewhere the queue is in the path. */
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
 };
@@ -64,6 +66,7 @@ struct enqueue {
     struct http_exchange *x;
     const struct http_request *request;
     struct span queue, key;
+    bool refs; /* jobs of the request depend on each other */
     struct problem problem;
 };
 
@@ -130,14 +133,14 @@ static struct wall_time later(struct wall_time now, int64_t ms)
     return (struct wall_time){now.ms + (ms < left ? ms : left)};
 }
 
-static int take_job(const struct enqueue *e, const struct field_reader *r, const struct job_in *in,
+static int take_job(struct enqueue *e, const struct field_reader *r, const struct job_in *in,
                     struct op_enqueue *op)
 {
     int err = check_pairs(r);
     if (err == 0 && fields_has(r, "idempotency_key") && in->key.len == 0) {
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "idempotency_key",
                     "idempotency_key is empty; it must have 1 to %d bytes",
-                    IDEMPOTENCY_KEY_BYTES_MAX);
+                    LIMIT_IDEMPOTENCY_KEY_BYTES);
         err = -ERR_INVALID;
     }
     if (err < 0)
@@ -163,7 +166,10 @@ static int take_job(const struct enqueue *e, const struct field_reader *r, const
         problem_of_error(r->problem, -ERR_NOMEM);
         return -ERR_INVALID;
     }
-    return take_options(r, in, op);
+    bool refs;
+    err = depends_take(r, in->depends, in->dependency_rule, op, &refs);
+    e->refs |= refs;
+    return err < 0 ? err : take_options(r, in, op);
 }
 
 /* Adds the object `text` as operation number `index` of the batch, or its problem. */
@@ -215,6 +221,22 @@ int enqueue_read(struct native *n, struct http_exchange *x, struct span text, st
     if (in.key.len > 0)
         op->fingerprint = fingerprint_of(&e, span_of(NULL, 0), text);
     return 0;
+}
+
+int enqueue_check_key(struct span key, struct err_note *note)
+{
+    if (key.len == 0)
+        return err_note_set(note, -ERR_INVALID,
+                            "Idempotency-Key is empty; it must have 1 to %d bytes",
+                            LIMIT_IDEMPOTENCY_KEY_BYTES);
+    return validate_text("Idempotency-Key", key, LIMIT_IDEMPOTENCY_KEY_BYTES, note);
+}
+
+void enqueue_set_key(struct op_enqueue *op, struct span key, struct span text)
+{
+    struct enqueue e = {.queue = op->queue};
+    op->idempotency_key = key;
+    op->fingerprint = fingerprint_of(&e, span_of(NULL, 0), text);
 }
 
 /* Adds a job whose payload is the body. */
@@ -279,7 +301,10 @@ static void enqueue_many(struct enqueue *e, const struct pieces *pieces)
         return;
     for (size_t i = 0; i < pieces->count; i++)
         add_object(e, b, i, pieces->list[i]);
-    batch_submit(b);
+    if (e->refs)
+        batch_commit(b);
+    else
+        batch_submit(b);
 }
 
 static size_t keys_given(const struct http_request *r)
@@ -302,10 +327,10 @@ static bool take_key(struct enqueue *e)
     if (e->key.at && e->key.len == 0) {
         problem_set(&e->problem, e->request->arena, PROBLEM_INVALID_FIELD, "Idempotency-Key",
                     "Idempotency-Key is empty; it must have 1 to %d bytes",
-                    IDEMPOTENCY_KEY_BYTES_MAX);
+                    LIMIT_IDEMPOTENCY_KEY_BYTES);
         return false;
     }
-    if (validate_text("Idempotency-Key", e->key, IDEMPOTENCY_KEY_BYTES_MAX, &note) == 0)
+    if (validate_text("Idempotency-Key", e->key, LIMIT_IDEMPOTENCY_KEY_BYTES, &note) == 0)
         return true;
     problem_set(&e->problem, e->request->arena, PROBLEM_INVALID_FIELD, "Idempotency-Key", "%s",
                 note.text);

@@ -33,7 +33,7 @@ struct import_in {
     struct priority_in priority;
     int64_t failures, crashes;
     struct job_options_in options;
-    struct wall_time run_at, expires_at;
+    struct wall_time run_at, due_at, expires_at;
     struct body_in payload, result;
     struct span error, error_type, stack;
     struct texts_in undelivered, log;
@@ -44,9 +44,20 @@ struct import_in {
 };
 
 /* In the order of the enums, from 1. */
-static const char *const reasons[] = {
-    "failed",   "rejected",  "crash_loop", "lease_expired", "expired",   "cancelled", "replaced",
-    "released", "restarted", "discarded",  "damaged",       "timed_out", NULL};
+static const char *const reasons[] = {"failed",
+                                      "rejected",
+                                      "crash_loop",
+                                      "lease_expired",
+                                      "expired",
+                                      "cancelled",
+                                      "replaced",
+                                      "released",
+                                      "restarted",
+                                      "discarded",
+                                      "damaged",
+                                      "timed_out",
+                                      "dependency_failed",
+                                      NULL};
 static const char *const error_kinds[] = {"app", "business", NULL};
 /* In the order of enum job_damage. */
 static const char *const damages[] = {"payload", "result", "keys", "history", NULL};
@@ -62,6 +73,7 @@ static const struct field rows[] = {
     {"crashes", FIELD_INT, AT(crashes), 0, UINT16_MAX, NULL, 0},
     {"created_at", FIELD_TIME, AT(created_at), 0, 0, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
+    {"due_at", FIELD_TIME, AT(due_at), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
     JOB_TEXT_FIELDS JOB_OPTION_FIELDS /* of the job */
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
@@ -236,6 +248,11 @@ static int take_past(struct import *im)
 {
     const struct import_in *in = &im->in;
     bool dead = in->state == STATE_DEAD, ended = dead || in->state == STATE_DONE;
+    if (in->state == STATE_BLOCKED)
+        return wrong(
+            im, "state",
+            "the job is blocked: it waits for other jobs, and dependencies are not imported; "
+            "enqueue it again, with the new ids of those jobs");
     if (in->state == STATE_CANCELLED)
         return wrong(im, "state", "the job is cancelled; any other job can be imported");
     struct job_past past = {
@@ -305,6 +322,7 @@ static int take_job(struct import *im)
     op->has_priority = fields_has(&im->reader, "priority");
     op->priority = in->priority.value;
     op->run_at = in->run_at;
+    op->due_at = in->due_at;
     op->extra = (struct job_extra){.expires_at = in->expires_at};
     job_texts_set(&op->extra, in);
     if (in->label.len == 0)

@@ -2,6 +2,7 @@
 #include "api/v1/jobs/job_view.h"
 
 #include "api/json_members.h"
+#include "api/v1/jobs/depends.h"
 #include "api/v1/jobs/reports.h"
 #include "api/v1/queues/policy_fields.h"
 #include "core/jobs/job_error.h"
@@ -63,6 +64,7 @@ static void write_times(struct json_writer *w, const struct job_view *v, struct 
     write_time(w, "created_at", id_time(v->job.id_hi));
     write_time(w, "state_since", v->job.since);
     write_time_if(w, "run_at", v->job.run_at);
+    write_time_if(w, "due_at", view_due(v));
     write_time_if(w, "started_at", v->started_at);
     if (v->job.state == STATE_RUNNING) {
         bool ends = v->lease_ms != 0 || v->holder.seq == 0;
@@ -164,6 +166,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     job_options_write(w, v->extra.options);
     write_times(w, v, now);
     write_keys(w, v);
+    depends_write(w, v);
     write_attributes(w, v);
     write_uint(w, "payload_bytes", v->job.payload_bytes);
     write_result(w, v, flags);

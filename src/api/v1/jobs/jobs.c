@@ -7,19 +7,24 @@
 
 /* ---- look ---- */
 
+struct get_in {
+    bool payload, dependencies;
+};
+
 static const struct field get_rows[] = {
-    {"payload", FIELD_BOOL, 0, 0, 0, NULL, 0},
+    {"payload", FIELD_BOOL, offsetof(struct get_in, payload), 0, 0, NULL, 0},
+    {"dependencies", FIELD_BOOL, offsetof(struct get_in, dependencies), 0, 0, NULL, 0},
 };
 
 static void job_got(struct call *c, const struct reply *r)
 {
-    const bool *payload = c->more;
+    const struct get_in *in = c->more;
     struct json_writer w;
     if (!call_has_job(c, r))
         return;
     answer_begin(c->x, &w);
     job_view_write(&w, &r->jobs[0], broker_now(c->broker).wall,
-                   VIEW_HISTORY | (*payload ? VIEW_PAYLOAD : 0));
+                   VIEW_HISTORY | (in->payload ? VIEW_PAYLOAD : 0));
     answer_end(c->x, &w, 200);
 }
 
@@ -30,18 +35,16 @@ void job_get_handle(void *ctx, struct http_exchange *x)
     struct call *c = path_job(x, &job) ? call_new(broker_of(ctx), ctx, x, OP_GET, job_got) : NULL;
     if (!c)
         return;
-    static const bool yes = true;
-    bool *payload = arena_copy(c->arena, &yes, sizeof yes);
-    if (!payload) {
-        answer_error(x, -ERR_NOMEM);
+    struct get_in *in = call_more(c, sizeof *in);
+    if (!in)
         return;
-    }
-    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(get_rows), payload, &p);
+    in->payload = true;
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(get_rows), in, &p);
     if (!query_read(&r, x))
         return;
     http_alone(x);
-    c->more = payload;
-    c->op.job = (struct op_job){.job = job, .want_body = true, .want_attempts = true};
+    c->op.job = (struct op_job){
+        .job = job, .want_body = true, .want_attempts = true, .want_parents = in->dependencies};
     call_submit(c);
 }
 

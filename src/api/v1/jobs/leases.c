@@ -3,6 +3,7 @@
 #include "api/json_members.h"
 #include "api/v1/jobs/batch.h"
 #include "api/v1/jobs/job_view.h"
+#include "api/v1/kv/commit.h"
 #include "core/limits.h"
 
 struct lease_in {
@@ -14,6 +15,7 @@ struct lease_in {
     bool retry;
     int64_t delay_ms, lease_ms;
     struct wall_time run_at;
+    struct commit_in handoff;
 };
 
 static const char *const error_kinds[] = {"app", "business", NULL};
@@ -36,6 +38,7 @@ static const char *const error_kinds[] = {"app", "business", NULL};
 static const struct field ack_rows[] = {
     TOKEN_ROW,
     {"result", FIELD_RAW, AT(result), 0, 0, NULL, 0},
+    HANDOFF_ROWS(AT(handoff), FIELD_EMPTY),
     ID_ROW,
 };
 static const struct field fail_rows[] = {
@@ -92,6 +95,8 @@ static void write_lease(const struct batch *b, struct json_writer *w, const stru
     cancel_write(w, &item->lease);
     if (item->repeat)
         write_bool(w, "repeat", true);
+    if (item->handoff)
+        commit_write(w, item->handoff);
 }
 
 /* ---- the request ---- */
@@ -118,6 +123,20 @@ static void take_lease(const struct lease_verb *verb, const struct field_reader 
     }
 }
 
+/* The hand-off of an ack, if it has one. */
+static int take_handoff(struct batch *b, const struct field_reader *r, const struct lease_in *in,
+                        struct op_lease *op, struct problem *p)
+{
+    if (!fields_has(r, "enqueues") && !fields_has(r, "sets") && !fields_has(r, "deletes"))
+        return 0;
+    struct op_kv_commit *commit = arena_array(b->arena, 1, sizeof *commit);
+    op->handoff = commit;
+    if (commit)
+        return commit_read(b->n, b->x, &in->handoff, commit, p);
+    problem_of_error(p, -ERR_NOMEM);
+    return -ERR_INVALID;
+}
+
 static void add_lease(struct batch *b, const struct lease_verb *verb, size_t index,
                       struct span text, const struct job_ref *path)
 {
@@ -133,11 +152,12 @@ static void add_lease(struct batch *b, const struct lease_verb *verb, size_t ind
     int err = fields_read_optional(&r, text);
     if (err == 0 && verb->when)
         err = fields_exclude(&r, "delay_ms", "run_at");
-    if (err < 0) {
-        batch_refuse(b, index, &p);
-        return;
+    if (err == 0) {
+        take_lease(verb, &r, &in, op);
+        err = verb->kind == OP_ACK ? take_handoff(b, &r, &in, op, &p) : 0;
     }
-    take_lease(verb, &r, &in, op);
+    if (err < 0)
+        batch_refuse(b, index, &p);
 }
 
 static void lease_one(struct native *n, struct http_exchange *x, const struct lease_verb *verb)

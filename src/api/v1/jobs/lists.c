@@ -14,11 +14,22 @@
 #define PAGE_BYTES_MAX ((size_t)16 << 20)
 
 const char *const native_states[] = {"scheduled", "ready",     "running", "done",
-                                     "dead",      "cancelled", NULL};
+                                     "dead",      "cancelled", "blocked", NULL};
 /* In the order of the enum, from 1. */
-static const char *const reasons[] = {
-    "failed",   "rejected",  "crash_loop", "lease_expired", "expired",   "cancelled", "replaced",
-    "released", "restarted", "discarded",  "damaged",       "timed_out", NULL};
+static const char *const reasons[] = {"failed",
+                                      "rejected",
+                                      "crash_loop",
+                                      "lease_expired",
+                                      "expired",
+                                      "cancelled",
+                                      "replaced",
+                                      "released",
+                                      "restarted",
+                                      "discarded",
+                                      "damaged",
+                                      "timed_out",
+                                      "dependency_failed",
+                                      NULL};
 static const char *const orders[] = {"oldest", "newest", NULL};
 
 /* ---- GET /v1/jobs ---- */

@@ -20,6 +20,16 @@ void queue_counts_write(struct json_writer *w, const struct queue_counts *c)
     write_time(w, "next_due", c->next_due);
 }
 
+/* Ready jobs that no claim gets now, by the limit that they wait for. */
+static void write_limited(struct json_writer *w, const struct queue_counts *c)
+{
+    json_write_key(w, "limited");
+    json_write_object(w);
+    for (unsigned b = CLAIM_FREE + 1; b < CLAIM_BLOCK_COUNT; b++)
+        write_uint(w, claim_block_name((enum claim_block)b), c->limited[b]);
+    json_write_object_end(w);
+}
+
 static void write_pause(struct json_writer *w, struct wall_time until, struct wall_time now)
 {
     bool paused = until.ms > now.ms;
@@ -43,6 +53,8 @@ void queue_view_members(struct json_writer *w, const struct queue_view *q, struc
     json_write_key(w, "policy");
     policy_write(w, q->policy);
     queue_counts_write(w, &q->counts);
+    if (claim_limited(q->policy))
+        write_limited(w, &q->counts);
 }
 
 void queue_view_write(struct json_writer *w, const struct queue_view *q, struct wall_time now)

@@ -105,6 +105,7 @@ static void answer_snapshot(struct native *n, struct http_exchange *x, const uin
     write_uint(&w, "ready", by_state[STATE_READY]);
     write_uint(&w, "scheduled", by_state[STATE_SCHEDULED]);
     write_uint(&w, "running", by_state[STATE_RUNNING]);
+    write_uint(&w, "blocked", by_state[STATE_BLOCKED]);
     write_bool(&w, "shutdown", broker_draining(n->broker));
     write_bool(&w, "redis_active", redis && up);
     write_text(&w, "backend", broker_backend_kind(n->broker));

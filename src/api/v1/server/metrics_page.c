@@ -138,6 +138,7 @@ static bool queues_take(struct page *p, const struct reply *r)
         if (!text_copy(&p->arena, r->queues[i].name, &q->name))
             return false;
         q->counts = r->queues[i].counts;
+        q->limited = r->queues[i].policy && claim_limited(r->queues[i].policy);
         p->queue_count++;
     }
     p->left_out |= r->left_out;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of GET /metrics: its contents, and the table of families that writes it.
+/* The text of GET /metrics: its contents (struct page), and the table of families that writes it. A
+ * new metric is a row of that table, in metrics_rows.c, with a function or a member of struct page.
  *
  * With a thousand queues it has several megabytes. A page is therefore written in slices,
  * between which the loop does its other work: page_write continues where the previous slice
@@ -19,6 +20,7 @@
 struct page_queue {
     struct span name;
     struct queue_counts counts;
+    bool limited; /* its policy has limits at the claim */
 };
 
 struct page {

@@ -36,6 +36,18 @@ static void depth(struct page *p, const struct metric *family, const struct page
     }
 }
 
+static void limited(struct page *p, const struct metric *family, const struct page_queue *q,
+                    const char *label)
+{
+    char labels[QUEUE_LABEL_BYTES + 32];
+    for (unsigned b = CLAIM_FREE + 1; b < CLAIM_BLOCK_COUNT; b++) {
+        snprintf(labels, sizeof labels, "%s,reason=\"%s\"", label,
+                 claim_block_name((enum claim_block)b));
+        if (q->limited)
+            metric_count(&p->m, family, labels, q->counts.limited[b]);
+    }
+}
+
 static void oldest_ready(struct page *p, const struct metric *family, const struct page_queue *q,
                          const char *label)
 {
@@ -340,6 +352,10 @@ struct row {
 
 static const struct row rows[] = {
     {{"holdfast_queue_depth", GAUGE, "queue, state", "Jobs by queue and state."}, BY_QUEUE(depth)},
+    {{"holdfast_queue_limited", GAUGE, "queue, reason",
+      "Ready jobs that no claim gets now, by the limit that they wait for (queue_limit, "
+      "group_limit, claim_rate); queues without such limits are left out."},
+     BY_QUEUE(limited)},
     {{"holdfast_queue_oldest_ready_seconds", GAUGE, "queue",
       "Time since the oldest ready job became ready; 0 if no job is ready."},
      BY_QUEUE(oldest_ready)},
@@ -355,12 +371,12 @@ static const struct row rows[] = {
     {{"holdfast_job_processing_seconds", HISTOGRAM, "queue",
       "Time from claimed to acknowledged or failed."},
      BY_QUEUE(processing)},
-    {{"holdfast_queues", GAUGE, NO_LABELS, "Queues."}, NUMBER(backend.queues)},
+    {{"holdfast_queues", GAUGE, NO_LABELS, "Number of queues."}, NUMBER(backend.queues)},
     {{"holdfast_metrics_queues_left_out", GAUGE, NO_LABELS,
-      "Queues that this page leaves out, as far as known; it shows the first 1,000 by name."},
+      "Known queues that this page omits; it shows the first 1,000 by name."},
      WRITTEN(queues_left_out)},
     {{"holdfast_metrics_stores_left_out", GAUGE, NO_LABELS,
-      "Stores that did not answer for this page; their queues and breakers are missing here."},
+      "Stores that did not answer; this page lacks their queues and breakers."},
      WRITTEN(stores_left_out)},
     {{"holdfast_jobs_live", GAUGE, NO_LABELS, "Jobs that are scheduled, ready or running."},
      NUMBER(backend.live)},
@@ -368,7 +384,7 @@ static const struct row rows[] = {
      NUMBER(backend.jobs)},
     {{"holdfast_index_bytes", GAUGE, NO_LABELS, "Memory used by the index of jobs."},
      NUMBER(backend.bytes)},
-    {{"holdfast_idempotency_keys", GAUGE, NO_LABELS, "Idempotency keys remembered."},
+    {{"holdfast_idempotency_keys", GAUGE, NO_LABELS, "Idempotency keys that the server remembers."},
      NUMBER(backend.keys)},
     {{"holdfast_cache_bytes", GAUGE, NO_LABELS, "Payload bytes in the payload cache."},
      NUMBER(backend.cache_bytes)},
@@ -394,12 +410,11 @@ static const struct row rows[] = {
     {{"holdfast_journal_bytes", GAUGE, NO_LABELS, "Size of the journal segments."},
      NUMBER(backend.journal_bytes)},
     {{"holdfast_journal_max_bytes", GAUGE, NO_LABELS,
-      "Maximum size of the journal segments; at this size commits wait for the store."},
+      "Maximum size of the journal segments; at this size, commits wait for the store."},
      NUMBER(backend.journal_bytes_max)},
-    {{"holdfast_journal_segments", GAUGE, NO_LABELS, "Journal segments."},
+    {{"holdfast_journal_segments", GAUGE, NO_LABELS, "Number of journal segments."},
      NUMBER(backend.journal_segments)},
-    {{"holdfast_journal_segments_free", GAUGE, NO_LABELS,
-      "Journal segments that can be used at once."},
+    {{"holdfast_journal_segments_free", GAUGE, NO_LABELS, "Journal segments that are free."},
      NUMBER(backend.journal_segments_free)},
     {{"holdfast_journal_stuck_seconds", GAUGE, NO_LABELS,
       "How long commits have been waiting for a free segment; 0 if none is waiting."},
@@ -420,7 +435,7 @@ static const struct row rows[] = {
       "Leases from before the start that the server restored."},
      NUMBER(backend.restored_leases)},
     {{"holdfast_claims_forgotten_total", COUNTER, NO_LABELS,
-      "Lease tokens received whose claim was lost when an earlier process ended."},
+      "Received lease tokens of claims that were lost when an earlier process ended."},
      NUMBER(backend.forgotten_claims)},
     {{"holdfast_jobs_damaged_total", COUNTER, NO_LABELS,
       "Jobs that became dead with the reason damaged since the server started, because the store "
@@ -438,7 +453,7 @@ static const struct row rows[] = {
       "stopped."},
      WRITTEN(backups)},
     {{"holdfast_backup_last_success_timestamp_seconds", GAUGE, NO_LABELS,
-      "When the last complete backup had been sent; 0: none since the server started."},
+      "Time at which the last complete backup was sent; 0: none since the server started."},
      WRITTEN(backup_last)},
     {{"holdfast_backup_last_seconds", GAUGE, NO_LABELS,
       "Duration of the last complete backup, including sending it."},
@@ -456,6 +471,19 @@ static const struct row rows[] = {
     {{"holdfast_notices_dropped_total", COUNTER, NO_LABELS,
       "Notices dropped because the outbox was full."},
      NUMBER(backend.notices_dropped)},
+    {{"holdfast_inbox_waiting", GAUGE, NO_LABELS,
+      "PostgreSQL: committed rows of the inbox (holdfast.enqueue) that no node has taken yet, as "
+      "of the last heartbeat; counted up to 10,000."},
+     NUMBER(backend.inbox_waiting)},
+    {{"holdfast_inbox_refusals", GAUGE, NO_LABELS,
+      "PostgreSQL: refused rows of the inbox that the view inbox_refused shows."},
+     NUMBER(backend.inbox_kept)},
+    {{"holdfast_inbox_taken_total", COUNTER, NO_LABELS,
+      "PostgreSQL: jobs that this node took from the inbox since it started."},
+     NUMBER(backend.inbox_taken)},
+    {{"holdfast_inbox_refused_total", COUNTER, NO_LABELS,
+      "PostgreSQL: rows of the inbox that this node refused since it started."},
+     NUMBER(backend.inbox_refused)},
     {{"holdfast_notices_delivered_total", COUNTER, NO_LABELS,
       "Notices delivered since the server started."},
      NUMBER(broker.notices_delivered)},
@@ -479,19 +507,19 @@ static const struct row rows[] = {
       "Increases whenever another server becomes the leader."},
      WRITTEN(leader_epoch)},
     {{"holdfast_leader_overtaken_total", COUNTER, BACKEND_LABELS,
-      "How often this server was the leader and found that another had taken over."},
+      "Number of times this server found that another server had taken over as the leader."},
      WRITTEN(leader_overtaken)},
     {{"holdfast_failover_active", GAUGE, NO_LABELS,
       "1 while the shared store behind failover is unavailable and jobs go to the spool."},
      WRITTEN(failover_active)},
     {{"holdfast_failover_changed_timestamp_seconds", GAUGE, NO_LABELS,
-      "When failover last became active or inactive."},
+      "Time at which failover last became active or inactive."},
      WRITTEN(failover_since)},
     {{"holdfast_redis_up", GAUGE, NO_LABELS,
       "1 while Redis, or the shared store behind failover, answers; absent if neither is used."},
      WRITTEN(redis_up)},
     {{"holdfast_spool_jobs", GAUGE, NO_LABELS,
-      "Jobs in the spool of this node that the shared store has not yet taken."},
+      "Jobs in the spool of this node that have not yet been moved to the shared store."},
      NUMBER(backend.spool_jobs)},
     {{"holdfast_dispatch_up", GAUGE, "side",
       "1 while the Redis server that jobs are dispatched to answers."},

@@ -62,7 +62,7 @@ void problem_get_handle(void *ctx, struct http_exchange *x)
         return;
     if (!row) {
         problem_set(&p, http_request(x)->arena, PROBLEM_NO_ROUTE, NULL,
-                    "there is no problem with this code; GET /problems lists all codes");
+                    "no problem has this code; GET /problems lists all codes");
         problem_answer(x, &p);
         return;
     }

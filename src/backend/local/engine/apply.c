@@ -178,6 +178,16 @@ static int take_job_ready(struct engine *e, const struct record *r)
     return 0;
 }
 
+static int take_job_unblocked(struct engine *e, const struct record *r)
+{
+    uint32_t handle;
+    struct live *l = touched(e, r->job_unblocked.seq, &handle);
+    if (!l || apply_unblocked(&l->job, &r->job_unblocked) != 0)
+        return -ERR_CORRUPT;
+    jobs_moved(e, handle, STATE_BLOCKED);
+    return 0;
+}
+
 static int take_job_claimed(struct engine *e, const struct record *r)
 {
     uint32_t handle;
@@ -267,7 +277,7 @@ static int take_job_dead(struct engine *e, const struct record *r)
         leases_end(e, l, reason_report(r->job_dead.reason));
     jobs_moved(e, handle, before);
     if (DEFECT(&e->config, DEFECT_DEAD_AGAIN)) {
-        struct heap_entry again = {ready_order(&l->job), l->job.seq};
+        struct heap_entry again = {ready_order(q, &l->job), l->job.seq};
         CHECK(heap_push(&q->ready, again) == 0);
     }
     return 0;
@@ -509,6 +519,12 @@ static const take_fn takes[] = {
     [REC_JOB_LINKED] = take_job_linked,
     [REC_JOB_PROGRESS] = take_job_report,
     [REC_JOB_LOGGED] = take_job_report,
+    [REC_JOB_UNBLOCKED] = take_job_unblocked,
+    [REC_DEPENDENT_PUT] = dependencies_apply,
+    [REC_DEPENDENT_GONE] = dependencies_apply,
+    [REC_DEPENDENCIES_NEW] = dependencies_apply,
+    [REC_DEPENDENCY_END] = dependencies_apply,
+    [REC_PARENT_ENDED] = dependencies_apply,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

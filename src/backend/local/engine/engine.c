@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creating the engine, one step, the table of operations, and the output. */
 #include "backend/local/engine/engine_impl.h"
+#include "backend/local/engine/jobs/limits.h"
 #include "core/records/frame.h"
 #include "ops/kv/kv_check.h"
 
@@ -61,6 +62,7 @@ static void init_indexes(struct engine *e)
     slab_init(&e->workers, sizeof(struct worker));
     slab_init(&e->keys, sizeof(struct key));
     slab_init(&e->rates, sizeof(struct rate));
+    slab_init(&e->lines, sizeof(struct line));
     seqdir_init(&e->dir);
     struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,  &e->key_map,
                              &e->rate_map,  &e->queue_map,   &e->schedule_map};
@@ -72,16 +74,18 @@ static void init_indexes(struct engine *e)
     e->uniques.same_ctx = e;
     map64_init(&e->nonces);
     outcome_counts_init(e);
-    struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
-                            &e->resume_queues};
+    struct heap *heaps[] = {&e->leases_end,   &e->expiries,      &e->due_queues,
+                            &e->prune_queues, &e->resume_queues, &e->token_queues};
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
         heap_init(heaps[i]);
     e->leases_end.moved = leases_moved;
     e->leases_end.moved_ctx = e;
     alerts_init(e);
     buf_init(&e->scratch);
+    buf_init(&e->deps.list);
     kv_init(e);
     undelivered_init(e);
+    dependencies_init(e);
 }
 
 int engine_new(const struct engine_config *config, struct engine **ret)
@@ -131,7 +135,7 @@ void engine_free(struct engine *e)
         queues_free(e, e->queues[i]);
     bulk_free_all(e);
     struct slab *slabs[] = {&e->jobs,    &e->extras,  &e->mores, &e->leases, &e->groups,
-                            &e->options, &e->workers, &e->keys,  &e->rates};
+                            &e->options, &e->workers, &e->keys,  &e->rates,  &e->lines};
     for (size_t i = 0; i < sizeof(slabs) / sizeof(slabs[0]); i++)
         slab_done(slabs[i]);
     seqdir_done(&e->dir);
@@ -145,14 +149,16 @@ void engine_free(struct engine *e)
     mapref_done(&e->uniques);
     map64_done(&e->nonces);
     outcome_counts_done(e);
-    struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
-                            &e->resume_queues};
+    struct heap *heaps[] = {&e->leases_end,   &e->expiries,      &e->due_queues,
+                            &e->prune_queues, &e->resume_queues, &e->token_queues};
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
         heap_done(heaps[i]);
     buf_done(&e->scratch);
     buf_done(&e->ops.scratch);
     kv_done(e);
     undelivered_done(e);
+    dependencies_done(e);
+    buf_done(&e->deps.list);
     alerts_free(e);
     mem_free(e->kept_replies);
     events_free(e);
@@ -162,6 +168,7 @@ void engine_free(struct engine *e)
     mem_free(e->counted);
     mem_free(e->trims);
     mem_free(e->purging_queues);
+    mem_free(e->sorting);
     mem_free(e);
 }
 
@@ -237,15 +244,6 @@ void reply_job(struct engine_reply *r, const struct live *l)
     r->reply.state = l->job.state;
 }
 
-void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue *q)
-{
-    if (q->policy.durability == DURABILITY_RELAXED) {
-        /* Even if the job is lost its id must never be given to another. */
-        r->after = r->reply.kind == OP_ENQUEUE ? e->block_position : 0;
-        r->reply.relaxed = true;
-    }
-}
-
 bool refuse(struct engine_reply *r, enum outcome outcome, const char *note)
 {
     r->reply.outcome = outcome;
@@ -256,18 +254,6 @@ bool refuse(struct engine_reply *r, enum outcome outcome, const char *note)
 bool refuse_nomem(struct engine_reply *r)
 {
     return refuse(r, OUT_UNAVAILABLE, NO_ROOM);
-}
-
-bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note)
-{
-    return refuse(r, OUT_INVALID, arena_text(&e->out->arena, span_text(note->text)));
-}
-
-bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max)
-{
-    const char *note = NULL;
-    enum outcome out = kv_body_right(kind, body, max, &note);
-    return out == OUT_OK || refuse(r, out, note);
 }
 
 /* Most ops of a batch are about one queue: its name is copied once. */
@@ -311,6 +297,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
                              .paused = queue_paused(queue_of(e, l), e->now.wall),
                              .position = l->position};
     ret->expires_at = more_of(e, l).expires_at;
+    dependencies_view(e, l->job.seq, ret);
     if (!l->lease)
         return 0;
     const struct lease *lease = lease_at(e, l->lease);
@@ -345,7 +332,7 @@ int64_t engine_lease_left_ms(struct engine *e, uint64_t seq, struct job_token to
 
 static void op_not_dispatching(struct engine *e, const struct op *op)
 {
-    refuse(reply_new(e, op), OUT_INVALID, "this store dispatches no jobs");
+    refuse(reply_new(e, op), OUT_INVALID, "this store does not dispatch jobs");
 }
 
 /* One process has the store: the broker itself remembers its workers. */
@@ -434,6 +421,9 @@ static int step_begin(struct engine *e, struct now now, struct engine_out *out, 
 
 static void step_end(struct engine *e, struct engine_out *out)
 {
+    /* Also of a tick: what acks of this step have made ready is in its frame. */
+    if ((e->deps.work_first || e->deps.defect_seq) && !e->config.still)
+        tick_dependencies(e, e->config.slice);
     if (e->trim_count)
         tick_trim(e, e->config.slice);
     counters_emit(e);
@@ -561,6 +551,8 @@ static int boot_reserve(struct engine *e)
             err = heap_reserve(&q->due, here);
         if (!err && here)
             err = ranks_reserve(q, 0, here);
+        if (!err && here && q->flow)
+            err = limits_reserve(e, q, here);
     }
     return err;
 }
@@ -591,8 +583,10 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
     e->seq_boot = e->seq_next;
     seqs_ahead(e);
     boot_leases(e);
+    limits_boot(e);
     if (!e->config.still)
         holds_boot(e);
+    dependencies_boot(e);
     notices_boot(e);
     step_end(e, out);
     return 0;
@@ -649,7 +643,8 @@ static uint64_t index_bytes(const struct engine *e)
                      map128_bytes(&e->key_map) + heap_bytes(&e->leases_end) +
                      heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
                      heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e) +
-                     slab_bytes(&e->outcome_counts) + map64_bytes(&e->outcome_counts_map);
+                     slab_bytes(&e->outcome_counts) + map64_bytes(&e->outcome_counts_map) +
+                     slab_bytes(&e->lines) + heap_bytes(&e->token_queues) + dependencies_bytes(e);
     return bytes + e->queue_bytes;
 }
 

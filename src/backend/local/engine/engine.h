@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine: which job runs next, in memory.
  *
- * A deterministic state machine: engine_step(engine, ops, now) gives records, replies and wake-ups.
- * No system calls, no clock reads, no globals; the same inputs give the same outputs, so it can be
- * simulated with a seed. Every change is first a record (core/records/record.h) and becomes state
- * through engine_apply, the very function that recovery replays.
+ * It is a deterministic state machine: engine_step(engine, ops, now) returns records, replies and
+ * wake-ups. It makes no system calls, reads no clock and has no globals. The same inputs give the
+ * same outputs, so it can be simulated from a seed. Every change is first a record
+ * (core/records/record.h), which becomes state in engine_apply, the function that recovery calls.
  *
- * Positions. Record number n of the store has position n (1, 2, …). A reply carries `after`: it may
- * leave only when records up to that position are durable. Claims depend on the last record of each
- * job they hand out (not on their own); everything else depends on all that came before.
+ * Positions: record number n of the store has position n (1, 2, …). The `after` of a reply is the
+ * position up to which records must be durable before the reply is sent. A claim depends on the
+ * last record of each job that it returns, not on its own record; all else depends on all earlier
+ * records.
  *
- * Time. Leases count in monotonic time less the time the process stood still (a gap of more than
- * stall_ms between steps). run_at, expiry and retention use wall time; when wall time runs ahead of
- * monotonic time by more than jump_ms in one step, expiry and retention stop until accepted.
+ * Time: leases use monotonic time, without the time in which the process was suspended (a gap of
+ * more than stall_ms between steps). run_at, expiry and retention use wall time. If wall time moves
+ * ahead of monotonic time by more than jump_ms in one step, they stop until an operator accepts the
+ * clock.
  *
- * Memory. A step that lacks memory refuses the op with OUT_UNAVAILABLE and changes nothing: each op
- * reserves what its records need before the first of them.
+ * Memory: an op for which memory is lacking is refused with OUT_UNAVAILABLE and changes nothing:
+ * each op reserves what its records need before it emits the first of them.
  *
- * This folder may use ops, core and base, and of the backend only its interface. It uses neither
- * the journal nor SQLite. */
+ * src/backend/local/engine may use ops, core and base, and of the backend only its interface. It
+ * uses neither the journal nor SQLite. */
 #pragma once
 
 #include <stdbool.h>
@@ -158,6 +160,8 @@ bool engine_ready_at(struct engine *e, uint64_t seq, uint64_t position);
 /* 0 = no such queue. */
 uint32_t engine_queue_number(const struct engine *e, struct span name);
 struct span engine_queue_name(const struct engine *e, uint32_t number);
+/* Whether its policy is `by_due`; false if the queue does not exist. */
+bool engine_queue_by_due(const struct engine *e, uint32_t number);
 
 struct engine_figures {
     uint64_t jobs, live, bytes; /* resident jobs, waiting or running ones, memory of all indexes */

@@ -10,7 +10,8 @@
  *
  *   queue.ready  (priority desc, seq)     queue.due  (run_at, seq)      per queue
  *   leases_end   (until, lease handle)    expiries   (expires_at, seq)  for all
- *   due_queues, prune_queues, resume_queues: (time, queue number), at most one valid entry a queue
+ *   due_queues, prune_queues, resume_queues, token_queues: (time, queue number), at most one valid
+ *   entry a queue
  *
  * All heaps but leases_end are lazy: an entry counts only if it still says what its job says; see
  * the valid_ functions.
@@ -90,6 +91,7 @@ struct group {
     uint32_t queue;
     uint32_t refs;       /* resident jobs */
     uint32_t generation; /* waiting counts are those of this generation of the queue */
+    uint32_t line;       /* handle, see engine/jobs/limits.h; 0 = none */
     uint64_t by_state[STATE_COUNT];
 };
 
@@ -184,6 +186,35 @@ struct alert {
     uint64_t notices, dead; /* in the outbox, and given up of them */
 };
 
+/* --- dependencies: engine/jobs/dependencies.c --- */
+
+struct dependency_node {
+    uint64_t seq;
+    struct dependent dependent;    /* with is_dependent */
+    uint32_t children, parents;    /* first edges */
+    uint32_t waits;                /* edges to parents */
+    uint32_t work_prev, work_next; /* neighbours in the work list */
+    uint8_t ended;                 /* enum dependency_end: how it ended for its dependents */
+    bool is_dependent;
+    bool recorded; /* `ended` has a record */
+    bool working;  /* is in the work list */
+};
+
+struct dependency_edge {
+    uint32_t parent, child;            /* nodes */
+    uint32_t child_prev, child_next;   /* other edges of the parent */
+    uint32_t parent_prev, parent_next; /* other edges of the child */
+};
+
+struct dependencies {
+    struct slab nodes, edges;
+    struct map64 by_seq; /* → handle of the node */
+    bool booted;         /* what the store had left to do is in the work list */
+    uint32_t work_first, work_last;
+    struct buf list;     /* of parents, for a record */
+    uint64_t defect_seq; /* DEFECT_CHILD_TWICE: a dependent that was told; 0 = none */
+};
+
 struct alerts {
     struct alert **list; /* by name */
     size_t count, room;
@@ -242,7 +273,9 @@ struct queue {
     char *texts; /* owner, note, attributes, one after the other */
     size_t owner_len, note_len, attributes_len;
     struct heap ready, due;
+    struct flow *flow; /* limits at the claim, see engine/jobs/limits.h; NULL = it has none */
     struct joblist lists[STATE_COUNT];
+    uint64_t in_groups[STATE_COUNT]; /* those of the lists that have a group */
     struct joblist purging;
     uint64_t shared, shared_waiting; /* jobs with the same unique key, see engine/jobs/unique.c */
     uint64_t shared_seq;             /* one that was among them */
@@ -296,7 +329,7 @@ struct engine {
     uint64_t seq_top;        /* highest of all jobs so far, those of a spool included */
     uint64_t block_position; /* of the record that reserved up to seq_upto */
 
-    struct slab jobs, extras, mores, leases, groups, options, workers, keys, rates;
+    struct slab jobs, extras, mores, leases, groups, options, workers, keys, rates, lines;
     struct seqdir dir;
     uint64_t memo_seq; /* the last one found, or 0 */
     uint32_t memo_handle;
@@ -307,6 +340,7 @@ struct engine {
     struct slab outcome_counts;
     struct heap leases_end, expiries;
     struct heap due_queues, prune_queues, resume_queues;
+    struct heap token_queues; /* likewise, in monotonic time: a token of a claim_rate is there */
     uint32_t key_first, key_last;
     uint32_t rate_first, rate_last; /* used least and most lately */
     uint32_t busy_first, busy_last; /* workers that hold leases, by when they began to */
@@ -340,6 +374,9 @@ struct engine {
     size_t trim_count, trim_room;
     uint32_t *purging_queues;
     size_t purging_count, purging_room;
+    uint32_t *sorting; /* queues with ready jobs to be sorted, see engine/jobs/sorting.c */
+    size_t sorting_count, sorting_room;
+    struct dependencies deps;
     struct alerts alerts;
     struct outbox outbox;
     struct targets targets;
@@ -544,9 +581,56 @@ bool valid_expiry(void *engine, struct heap_entry entry);
 void jobs_sort_lists(struct engine *e);
 /* The same, and retention checks them again (engine/load.c). */
 int lists_by_age(struct engine *e);
-uint64_t ready_order(const struct job *j);
-/* The sequence by which a ready job is ordered among those of its priority. */
+static inline uint64_t ready_order(const struct queue *q, const struct job *j)
+{
+    bool ages = q->policy.ageing_ms > 0;
+    return heap_order_desc(ages ? claim_priority(&q->policy, j->priority, j->since) : j->priority);
+}
+/* The sequence by which a ready job is ordered among those of its priority, and back. */
 uint64_t ready_seq(const struct engine *e, const struct job *j);
+uint64_t seq_of_ready(const struct engine *e, uint64_t seq);
+
+/* --- engine/jobs/limits.c: limits at the claim; for queues with a flow only --- */
+/* As jobs_reserve. */
+int limits_reserve(struct engine *e, struct queue *q, size_t moves);
+void limits_ready(struct engine *e, struct queue *q, const struct live *l); /* adds it in order */
+/* After a job has become ready, or is ready no more. */
+void limits_counted(struct engine *e, struct queue *q, const struct live *l);
+void limits_slot_free(struct engine *e, struct queue *q, const struct live *l); /* it ran */
+/* Signals the queue if a job can start. */
+void limits_wake(struct engine *e, struct queue *q);
+/* The queue is looked at again at this time of the rates. */
+void limits_arm(struct engine *e, struct queue *q, int64_t at_us);
+/* Whether the queue itself may start a job. */
+bool limits_open(struct engine *e, struct queue *q);
+/* The heap whose first job is the next that the groups allow; NULL = none is. */
+struct heap *limits_next(struct engine *e, struct queue *q);
+void limits_stale(struct engine *e, struct queue *q); /* that first job was taken out */
+void limits_claimed(struct engine *e, struct queue *q, const struct live *l,
+                    bool by_id);                          /* it runs now */
+void limits_item_take(struct engine *e, struct queue *q); /* what limits_next gave */
+void limits_item_return(struct engine *e, struct queue *q, const struct live *l);
+void limits_item_end(struct engine *e, struct queue *q, const struct live *l); /* it runs now */
+enum claim_block limits_of_job(struct engine *e, const struct queue *q, const struct live *l,
+                               int64_t *ret_at_us);
+void limits_count(struct engine *e, const struct queue *q, uint64_t waiting[CLAIM_BLOCK_COUNT]);
+/* Before the policy becomes `to`; then, with what it was before, after. -ERR_NOMEM: nothing has
+ * changed. */
+int limits_prepare(struct engine *e, struct queue *q, const struct queue_policy *to);
+void limits_policy(struct engine *e, struct queue *q, const struct queue_policy *before);
+void limits_settle(struct engine *e, struct queue *q); /* ends a flow that is not needed */
+void limits_purged(struct engine *e, struct queue *q); /* its ready jobs, all at once */
+void limits_free(struct engine *e, struct queue *q);
+void limits_boot(struct engine *e);
+/* The ready jobs near the front of the order, as far as they are easily found. */
+size_t limits_front(struct engine *e, const struct queue *q, const struct live **out, size_t max);
+MUST_CHECK int limits_verify(const struct engine *e, struct queue *q, struct err_note *note);
+uint64_t limits_heap_bytes(const struct engine *e, const struct queue *q);
+/* Calls fn for each heap of ready jobs besides queue.ready. */
+typedef int (*limits_heap_fn)(void *ctx, const struct heap *h);
+int limits_each_heap(const struct engine *e, const struct queue *q, limits_heap_fn fn, void *ctx);
+size_t tick_tokens(struct engine *e, size_t budget);
+size_t tick_sorting(struct engine *e, size_t budget); /* engine/jobs/sorting.c */
 
 /* --- engine/jobs/unique.c: unique keys --- */
 /* The live (or, by policy, kept) job that holds this key, purged ones left out; NULL = free. */
@@ -733,6 +817,50 @@ size_t tick_holds(struct engine *e, size_t budget);
 /* For checks: NULL, or what is wrong. */
 const char *holds_wrong(const struct engine *e, const struct live *l);
 
+/* --- engine/jobs/dependencies.c: jobs that depend on others --- */
+static inline bool dependencies_any(const struct engine *e)
+{
+    return e->deps.nodes.used > 0;
+}
+static inline struct dependency_node *dependency_node_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->deps.nodes, handle);
+}
+static inline struct dependency_edge *dependency_edge_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->deps.edges, handle);
+}
+/* 0 = the job depends on nothing, and nothing on it. */
+static inline uint32_t dependency_node_of(const struct engine *e, uint64_t seq)
+{
+    return dependencies_any(e) ? map64_get(&e->deps.by_seq, seq) : 0;
+}
+/* Whether there is work to do for this dependent. */
+bool dependency_due(struct engine *e, const struct dependency_node *n);
+extern const struct dependency_store engine_dependency_store;
+void dependencies_init(struct engine *e);
+void dependencies_done(struct engine *e);
+uint64_t dependencies_bytes(const struct engine *e);
+MUST_CHECK int dependencies_reserve(struct engine *e, size_t nodes, size_t edges);
+int dependencies_apply(struct engine *e, const struct record *r);
+/* As the store has them: dependents first, then what they wait for, then how parents ended. */
+int dependencies_load_put(struct engine *e, const struct rec_dependent_put *r);
+int dependencies_load_edge(struct engine *e, uint64_t child, uint64_t parent);
+int dependencies_load_parent(struct engine *e, uint64_t seq, uint8_t how);
+void dependencies_boot(struct engine *e);
+/* The job has entered this state, which has ended; STATE_NONE: it is removed. */
+void dependencies_job_ended(struct engine *e, uint64_t seq, uint8_t state);
+/* The job is about to change or to be removed: how it ended for jobs that have not been told yet is
+ * recorded. False: no memory. */
+bool dependencies_secure(struct engine *e, uint64_t seq);
+/* Tells dependents of parents that have ended, at most `budget` of them. */
+size_t tick_dependencies(struct engine *e, size_t budget);
+/* dependency_views.c: fills in what the job depends on; and the jobs for which it waits. */
+void dependencies_view(const struct engine *e, uint64_t seq, struct job_view *ret);
+int dependencies_view_parents(struct engine *e, uint64_t seq, struct job_view *ret);
+MUST_CHECK int dependencies_verify(const struct engine *e, struct err_note *note);
+uint64_t dependencies_hash(const struct engine *e);
+
 /* --- engine/schedules.c --- */
 struct schedule *schedules_find(const struct engine *e, struct span name);
 struct schedule *schedule_at(const struct engine *e, uint32_t number); /* NULL = none */
@@ -905,13 +1033,9 @@ uint32_t kv_emit_gone(struct engine *e, const struct span *keys, uint32_t count,
 int engine_out_wake_room(struct engine_out *out, size_t queues);
 struct engine_reply *reply_new(struct engine *e, const struct op *op);
 void reply_job(struct engine_reply *r, const struct live *l);
-void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue *q);
 /* Each gives false, so that a check can end with it. */
 bool refuse(struct engine_reply *r, enum outcome outcome, const char *note);
 bool refuse_nomem(struct engine_reply *r);
-bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note);
-/* False: the reply says what is wrong with a payload or result. */
-bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max);
 int view_of(struct engine *e, const struct live *l, struct job_view *ret);
 /* A name that outlives its queue; at NULL with len > 0 never happens: -ERR_NOMEM instead. */
 int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);

@@ -52,6 +52,8 @@ static int reserve_indexes(struct engine *e, struct queue *q)
         err = heap_reserve(&e->expiries, 1);
     if (!err)
         err = ranks_reserve(q, 1, 1);
+    if (!err && q->flow)
+        err = limits_reserve(e, q, 1);
     return err;
 }
 
@@ -142,6 +144,21 @@ static int load_link(void *ctx, const struct stored_link *link)
     return holds ? holds_link(e, link->item, link->job) : 0;
 }
 
+static int load_dependent(void *ctx, const struct rec_dependent_put *dependent)
+{
+    return dependencies_load_put(ctx, dependent);
+}
+
+static int load_dependency(void *ctx, uint64_t child, uint64_t parent)
+{
+    return dependencies_load_edge(ctx, child, parent);
+}
+
+static int load_parent_ended(void *ctx, uint64_t parent, uint8_t how)
+{
+    return dependencies_load_parent(ctx, parent, how);
+}
+
 static int load_numbers(void *ctx, const struct store_numbers *numbers)
 {
     struct engine *e = ctx;
@@ -167,6 +184,9 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .record = load_notes,
         .schedule = load_schedule,
         .link = load_link,
+        .dependent = load_dependent,
+        .dependency = load_dependency,
+        .parent_ended = load_parent_ended,
         .numbers = load_numbers,
     };
     int err = store->ops->load(store, &sink, note);
@@ -208,6 +228,7 @@ static uint64_t seq_of(const struct record *r)
     case REC_JOB_ATTEMPT:
     case REC_JOB_PROGRESS:
     case REC_JOB_LOGGED:
+    case REC_JOB_UNBLOCKED:
         /* The sequence is the first member of each of these. */
         return r->job_ready.seq;
     default:

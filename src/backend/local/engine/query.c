@@ -14,7 +14,8 @@ void op_get(struct engine *e, const struct op *op)
         return;
     }
     struct job_view *view = arena_alloc(&e->out->arena, sizeof(*view));
-    if (!view || view_of(e, l, view) != 0) {
+    if (!view || view_of(e, l, view) != 0 ||
+        (op->job.want_parents && dependencies_view_parents(e, l->job.seq, view) != 0)) {
         refuse_nomem(r);
         return;
     }
@@ -125,6 +126,38 @@ static uint32_t peek_heap(struct engine *e, const struct heap *h, heap_stale_fn 
     return n;
 }
 
+/* Only the first of each group: which ones follow depends on when the groups may start them. */
+static size_t next_of_lines(struct engine *e, struct queue *q, struct arena *arena,
+                            struct next_ready *out, size_t max)
+{
+    const struct live **front = arena_array(arena, max, sizeof(struct live *));
+    size_t count = front ? limits_front(e, q, front, max) : 0, n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!front[i]->job.failures && !front[i]->job.crashes)
+            out[n++] = (struct next_ready){front[i]->job.seq, front[i]->position,
+                                           front[i]->job.payload_bytes, front[i]->job.payload_kind};
+    return n;
+}
+
+/* The next job that a group may start, then the others by age: their order is not known before
+ * they are claimed. */
+static uint32_t peek_lines(struct engine *e, struct queue *q, uint32_t limit,
+                           struct job_view *views)
+{
+    const struct live *first = NULL;
+    uint32_t n = 0;
+    if (limits_front(e, q, &first, 1) > 0 && view_of(e, first, &views[n]) == 0)
+        n++;
+    for (uint32_t at = q->lists[STATE_READY].head; at && n < limit; at = live_at(e, at)->next) {
+        if (live_at(e, at) == first)
+            continue;
+        if (view_of(e, live_at(e, at), &views[n]) != 0)
+            break;
+        n++;
+    }
+    return n;
+}
+
 size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
                          struct next_ready *out, size_t max)
 {
@@ -133,7 +166,11 @@ size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
     uint64_t last = 0;
     size_t looks = 0, n = 0;
     const struct live *l;
-    if (!q || q->gone || !frontier_add(&f, &q->ready, 0))
+    if (!q || q->gone)
+        return 0;
+    if (q->flow)
+        return next_of_lines(e, q, arena, out, max);
+    if (!frontier_add(&f, &q->ready, 0))
         return 0;
     while (n < max && (l = frontier_next(e, &f, &q->ready, valid_ready, &last, &looks)) != NULL)
         if (!l->job.failures && !l->job.crashes)
@@ -189,7 +226,9 @@ void op_peek(struct engine *e, const struct op *op)
         refuse_nomem(r);
         return;
     }
-    if (want->state == STATE_READY)
+    if (want->state == STATE_READY && q->flow)
+        r->reply.job_count = peek_lines(e, q, limit, views);
+    else if (want->state == STATE_READY)
         r->reply.job_count = peek_heap(e, &q->ready, valid_ready, limit, views);
     else if (want->state == STATE_SCHEDULED)
         r->reply.job_count = peek_heap(e, &q->due, valid_due, limit, views);

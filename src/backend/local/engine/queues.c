@@ -2,6 +2,8 @@
 /* Queues: names, policies, pause, purge, delete, and the timers that each queue keeps. */
 #include "backend/local/engine/engine_impl.h"
 
+#include "base/containers/sorted.h"
+
 static struct span queue_name(const struct queue *q)
 {
     return span_of(q->name, q->name_len);
@@ -31,6 +33,12 @@ struct span engine_queue_name(const struct engine *e, uint32_t number)
 {
     const struct queue *q = queue_at(e, number);
     return q ? queue_name(q) : (struct span){NULL, 0};
+}
+
+bool engine_queue_by_due(const struct engine *e, uint32_t number)
+{
+    const struct queue *q = queue_at(e, number);
+    return q && q->policy.by_due;
 }
 
 bool queue_paused(const struct queue *q, struct wall_time now)
@@ -155,15 +163,7 @@ static int room_by_number(struct engine *e)
 /* The index of the number, or where it would be inserted. */
 static size_t place_of(const struct engine *e, uint32_t number)
 {
-    size_t low = 0, high = e->queue_total;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (e->queues[middle]->number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return SORTED_INDEX(e->queue_total, i, e->queues[i]->number < number);
 }
 
 static void number_enter(struct engine *e, struct queue *q)
@@ -224,6 +224,8 @@ static int room_for_queue(struct engine *e)
     if (!err)
         err = grow_u32(&e->purging_queues, &e->purging_room, all);
     if (!err)
+        err = grow_u32(&e->sorting, &e->sorting_room, all);
+    if (!err)
         err = heap_reserve(&e->resume_queues, 1);
     if (!err && e->by_name_room < all) {
         struct queue **grown = mem_regrow(e->by_name, all * 2 + 16, sizeof(*grown));
@@ -238,16 +240,8 @@ static int room_for_queue(struct engine *e)
 /* Index of the first queue whose name comes after (or is) this one. */
 static size_t by_name_index(const struct engine *e, struct span name, bool after)
 {
-    size_t low = 0, high = e->queue_count;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        int order = span_order(queue_name(e->by_name[mid]), name);
-        if (order < 0 || (after && order == 0))
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return SORTED_INDEX(e->queue_count, i,
+                        span_order(queue_name(e->by_name[i]), name) < (after ? 1 : 0));
 }
 
 static void by_name_insert(struct engine *e, struct queue *q)
@@ -274,6 +268,7 @@ void queues_free(struct engine *e, struct queue *q)
         e->last_named = NULL;
     if (e->named == q)
         e->named = NULL;
+    limits_free(e, q);
     heap_done(&q->ready);
     heap_done(&q->due);
     ranks_free(q);
@@ -351,7 +346,11 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
     if (ranks)
         err = ranks_begin(e, q);
     if (!err)
+        err = limits_prepare(e, q, &policy);
+    if (!err)
         err = set_texts(q, r);
+    if (err && q && !fresh)
+        limits_settle(e, q);
     if (err) {
         if (fresh)
             queues_free(e, q);
@@ -362,9 +361,12 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
     if (q->policy.ranked && !policy.ranked)
         ranks_free(q);
     bool rescoped = q->policy.unique_scope != policy.unique_scope;
+    struct queue_policy before = q->policy;
     q->policy = policy;
     if (rescoped)
         unique_rescoped(q);
+    if (q->flow)
+        limits_policy(e, q, &before);
     q->generation = r->generation;
     q->created_at = r->created_at;
     q->updated_at = r->updated_at;
@@ -410,12 +412,17 @@ static void purge_states(struct engine *e, struct queue *q, unsigned states)
             e->live -= q->lists[s].count;
         e->by_state[s] -= q->lists[s].count;
         ranks_purged(q, s);
+        q->in_groups[s] = 0;
         if (s == STATE_READY)
             q->urgent = 0;
         purge_list(e, q, &q->lists[s]);
     }
     heap_done(&q->ready);
     heap_done(&q->due);
+    if (q->gone)
+        limits_free(e, q);
+    else if (q->flow)
+        limits_purged(e, q);
     if (q->purging.head || q->gone)
         queues_purge_later(e, q);
     bulk_queue_changes(e, q->number, states);
@@ -665,6 +672,8 @@ int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret)
     ret->counts.urgent = q->urgent;
     for (int s = 0; s < STATE_COUNT; s++)
         ret->counts.by_state[s] = q->lists[s].count;
+    if (q->flow)
+        limits_count(e, q, ret->counts.limited);
     ret->counts.oldest_ready_ms = oldest_ready_ms(e, q);
     ret->counts.next_due.ms = next_due_ms(e, q);
     return 0;

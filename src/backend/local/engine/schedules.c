@@ -2,6 +2,7 @@
 /* Schedules: the table of them, put, pause, delete, get, list. What a firing does is in
  * ops/schedules/fire.c. */
 #include "backend/local/engine/engine_impl.h"
+#include "base/containers/sorted.h"
 #include "base/digest/crc32c.h"
 #include "ops/schedules/schedule_rules.h"
 
@@ -35,15 +36,7 @@ static struct span attributes_text(const struct schedule *s)
 /* Where the number is, or would be. */
 static size_t number_place(const struct engine *e, uint32_t number)
 {
-    size_t low = 0, high = e->schedule_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (e->schedules[mid]->number < number)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return SORTED_INDEX(e->schedule_count, i, e->schedules[i]->number < number);
 }
 
 struct schedule *schedule_at(const struct engine *e, uint32_t number)
@@ -63,16 +56,8 @@ struct schedule *schedules_find(const struct engine *e, struct span name)
 /* Where the name is, or would be; with `after`, behind it. */
 static size_t name_place(const struct engine *e, struct span name, bool after)
 {
-    size_t low = 0, high = e->schedule_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        int order = span_order(schedule_name(e->schedules_by_name[mid]), name);
-        if (order < 0 || (order == 0 && after))
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return SORTED_INDEX(e->schedule_count, i,
+                        span_order(schedule_name(e->schedules_by_name[i]), name) < (after ? 1 : 0));
 }
 
 static int grow(struct schedule ***array, size_t count, size_t *room)

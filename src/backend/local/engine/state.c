@@ -148,6 +148,13 @@ static bool engine_ready_next(struct ops *o, const struct queue_state *q,
     return err == 0;
 }
 
+static enum claim_block engine_claim_room(struct ops *o, const struct queue_state *q,
+                                          const struct job *j, int64_t *ret_at_us)
+{
+    *ret_at_us = 0;
+    return limits_of_job(engine_of(o), queue_from(q), live_of(j), ret_at_us);
+}
+
 static struct job_token engine_token_next(struct ops *o)
 {
     struct engine *e = engine_of(o);
@@ -201,7 +208,7 @@ static uint64_t engine_queue_live(struct ops *o, const struct queue_state *state
     const struct queue *q = queue_from(state);
     (void)o;
     return q->lists[STATE_SCHEDULED].count + q->lists[STATE_READY].count +
-           q->lists[STATE_RUNNING].count;
+           q->lists[STATE_RUNNING].count + q->lists[STATE_BLOCKED].count;
 }
 
 static uint64_t engine_live(struct ops *o)
@@ -396,15 +403,21 @@ static struct span engine_queue_owner(struct ops *o, const struct queue_state *q
 static void engine_item_take(struct ops *o, const struct queue_state *q)
 {
     struct heap_entry top;
-    (void)o;
-    heap_pop(&queue_from(q)->ready, &top);
+    if (queue_from(q)->flow)
+        limits_item_take(engine_of(o), queue_from(q));
+    else
+        heap_pop(&queue_from(q)->ready, &top);
 }
 
 static void engine_item_return(struct ops *o, struct job *j)
 {
     struct engine *e = engine_of(o);
-    struct heap_entry entry = {ready_order(j), ready_seq(e, j)};
-    CHECK(heap_push(&queue_at(e, j->queue)->ready, entry) == 0); /* it has just left it */
+    struct queue *q = queue_at(e, j->queue);
+    struct heap_entry entry = {ready_order(q, j), ready_seq(e, j)};
+    if (q->flow)
+        limits_item_return(e, q, live_of(j));
+    else
+        CHECK(heap_push(&q->ready, entry) == 0); /* it has just left it */
 }
 
 static struct job_token engine_token_ahead(struct ops *o, uint32_t index)
@@ -443,6 +456,9 @@ static void engine_items_link(struct ops *o, const struct job *holder, struct jo
                        .items = buf_span(&e->scratch)},
     };
     engine_emit(e, &rec);
+    struct queue *q = queue_at(e, items[0]->queue);
+    for (uint32_t i = 0; q->flow && i < count; i++)
+        limits_item_end(e, q, live_of(items[i]));
 }
 
 /* --- changes --- */
@@ -507,7 +523,7 @@ static bool engine_prepare(struct ops *o, struct job *j, const struct record *re
 {
     struct engine *e = engine_of(o);
     size_t bytes = 0;
-    int err = 0;
+    int err = dependencies_secure(e, j->seq) ? 0 : -ERR_NOMEM;
     for (size_t i = 0; i < count && !err; i++) {
         bytes += record_bytes_max(&recs[i]);
         err = reserve_texts(e, &recs[i]);
@@ -547,7 +563,7 @@ static bool engine_remove(struct ops *o, struct job *j)
     struct engine *e = engine_of(o);
     uint64_t previous = 0;
     buf_clear(&e->scratch);
-    if (record_seq_append(&e->scratch, &previous, j->seq) != 0)
+    if (!dependencies_secure(e, j->seq) || record_seq_append(&e->scratch, &previous, j->seq) != 0)
         return false;
     struct record rec = {
         .kind = REC_JOBS_GONE,
@@ -560,6 +576,7 @@ static bool engine_remove(struct ops *o, struct job *j)
 }
 
 const struct ops_store engine_ops_store = {
+    .claim_limits = true,
     .job_find = engine_job_find,
     .seq_issued = engine_seq_issued,
     .job_queue = engine_job_queue,
@@ -603,6 +620,7 @@ const struct ops_store engine_ops_store = {
     .queue_find = engine_queue_find,
     .ready_count = engine_ready_count,
     .ready_next = engine_ready_next,
+    .claim_room = engine_claim_room,
     .token_next = engine_token_next,
     .lease_start = engine_lease_start,
     .claim_reply = engine_claim_reply,
@@ -646,4 +664,5 @@ const struct ops_store engine_ops_store = {
     .prepare = engine_prepare,
     .commit = engine_commit,
     .remove = engine_remove,
+    .dependencies = &engine_dependency_store,
 };

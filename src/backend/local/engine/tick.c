@@ -120,7 +120,8 @@ static size_t collect_old(struct engine *e, const struct joblist *list, struct r
     uint32_t at = list->head;
     while (at && n < budget) {
         const struct live *l = live_at(e, at);
-        if (!retention_over(keep, list->count - n, l->job.since, e->now.wall, !e->clock_suspect))
+        if (!retention_over(keep, list->count - n, l->job.since, e->now.wall, !e->clock_suspect) ||
+            !dependencies_secure(e, l->job.seq))
             break;
         if (record_seq_append(&e->scratch, previous, l->job.seq) != 0)
             break;
@@ -207,7 +208,8 @@ static size_t remove_purged(struct engine *e, struct queue *q, size_t budget)
     size_t n = 0;
     buf_clear(&e->scratch);
     for (uint32_t at = q->purging.head; at && n < budget; at = live_at(e, at)->next, n++)
-        if (record_seq_append(&e->scratch, &previous, live_at(e, at)->job.seq) != 0)
+        if (!dependencies_secure(e, live_at(e, at)->job.seq) ||
+            record_seq_append(&e->scratch, &previous, live_at(e, at)->job.seq) != 0)
             break;
     return n > 0 && emit_gone(e, n) ? n : 0;
 }
@@ -257,7 +259,7 @@ void op_tick(struct engine *e, const struct op *op)
     typedef size_t (*part_fn)(struct engine *, size_t);
     static const part_fn parts[] = {tick_leases,  tick_holds, tick_promote, tick_expire,
                                     tick_purging, bulk_tick,  tick_trim,    tick_prune,
-                                    tick_keys,    tick_kv};
+                                    tick_keys,    tick_kv,    tick_tokens,  tick_sorting};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         size_t n = parts[i](e, budget);
         budget = n < budget ? budget - n : 1; /* one kind of work must not starve the others */
@@ -282,11 +284,13 @@ static int64_t top_in(const struct heap *h, int64_t now)
 
 int64_t engine_next_tick_ms(const struct engine *e, struct now now)
 {
-    if (e->purging_count || e->bulks || e->trim_count || e->loose_count)
+    if (e->purging_count || e->bulks || e->trim_count || e->loose_count || e->sorting_count ||
+        e->deps.work_first)
         return 0;
     int64_t wait = top_in(&e->leases_end, lease_now(e, now));
     wait = sooner(wait, top_in(&e->due_queues, now.wall.ms));
     wait = sooner(wait, top_in(&e->resume_queues, now.wall.ms));
+    wait = sooner(wait, top_in(&e->token_queues, now.mono.ms));
     if (!e->clock_suspect) {
         wait = sooner(wait, top_in(&e->expiries, now.wall.ms));
         wait = sooner(wait, top_in(&e->prune_queues, now.wall.ms));

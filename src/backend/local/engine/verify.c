@@ -116,9 +116,26 @@ static int check_ranks(struct recount *c, const struct queue *q)
                         q->number);
 }
 
+static bool waits_in_flow(void *engine, struct heap_entry entry)
+{
+    struct engine *e = engine;
+    const struct live *l = jobs_by_seq(e, seq_of_ready(e, entry.seq), NULL);
+    return l && l->job.state == STATE_READY;
+}
+
+static int mark_flow_heap(void *ctx, const struct heap *h)
+{
+    struct recount *c = ctx;
+    return mark_heap(c, h, waits_in_flow, &c->in_ready);
+}
+
 static int check_queue(struct recount *c, const struct queue *q)
 {
     int err = mark_heap(c, &q->ready, valid_ready, &c->in_ready);
+    if (!err && q->flow)
+        err = limits_each_heap(c->e, q, mark_flow_heap, c);
+    if (!err && q->flow)
+        err = limits_verify(c->e, (struct queue *)(uintptr_t)q, c->note);
     if (!err)
         err = mark_heap(c, &q->due, valid_due, &c->in_due);
     c->uniques = (struct unique_recount){0};
@@ -145,32 +162,57 @@ static int check_queue(struct recount *c, const struct queue *q)
     return err;
 }
 
+struct group_recount {
+    uint64_t by_state[STATE_COUNT];
+};
+
+/* The jobs of each group by state; and those of a queue that have one. */
+static int count_groups(struct recount *c, const struct queue *q, struct group_recount *counts)
+{
+    const struct engine *e = c->e;
+    for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++) {
+        uint64_t grouped = 0;
+        for (uint32_t at = q->lists[s].head; at; at = live_at(e, at)->next) {
+            uint32_t group = more_of(e, live_at(e, at)).group;
+            grouped += group != 0;
+            counts[group].by_state[s]++;
+        }
+        if (grouped != q->in_groups[s])
+            return err_note_set(c->note, -ERR_CORRUPT, "queue %u miscounts jobs with a group",
+                                q->number);
+    }
+    return 0;
+}
+
 /* A group's counters against the jobs of its queue. */
-static int check_group(struct recount *c, uint32_t h)
+static int check_group(struct recount *c, uint32_t h, const struct group_recount *count)
 {
     const struct engine *e = c->e;
     const struct group *g = slab_at(&e->groups, h);
     if (!queue_at(e, g->queue) || queue_at(e, g->queue)->gone)
         return 0;
-    for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++) {
-        uint64_t n = 0;
-        for (uint32_t at = queue_at(e, g->queue)->lists[s].head; at; at = live_at(e, at)->next)
-            n += more_of(e, live_at(e, at)).group == h;
-        if (n != group_counted(e, g, s))
+    for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++)
+        if (count->by_state[s] != group_counted(e, g, s))
             return err_note_set(c->note, -ERR_CORRUPT, "a group of queue %u is miscounted",
                                 g->queue);
-    }
     return 0;
 }
 
 static int check_groups(struct recount *c)
 {
     const struct map128_table *tables[] = {&c->e->group_map.now, &c->e->group_map.old};
-    int err = 0;
+    struct group_recount *counts = mem_array((size_t)c->e->groups.next + 1, sizeof(*counts));
+    int err = counts ? 0 : -ERR_NOMEM;
+    for (size_t n = 0; !err && n < c->e->queue_total; n++)
+        if (c->e->queues[n])
+            err = count_groups(c, c->e->queues[n], counts);
     for (size_t t = 0; t < 2; t++)
         for (size_t i = 0; !err && tables[t]->slots && i <= tables[t]->mask; i++)
-            if (tables[t]->slots[i].value)
-                err = check_group(c, (uint32_t)tables[t]->slots[i].value);
+            if (tables[t]->slots[i].value) {
+                uint32_t group = (uint32_t)tables[t]->slots[i].value;
+                err = check_group(c, group, &counts[group]);
+            }
+    mem_free(counts);
     return err;
 }
 
@@ -233,7 +275,8 @@ static int check_sums(const struct engine *e, struct err_note *note)
     for (size_t n = 0; n < e->queue_total; n++)
         if (e->queues[n])
             bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due) +
-                     roster_bytes(&e->queues[n]->by_state) + roster_bytes(&e->queues[n]->by_key);
+                     roster_bytes(&e->queues[n]->by_state) + roster_bytes(&e->queues[n]->by_key) +
+                     limits_heap_bytes(e, e->queues[n]);
     if (bytes != e->queue_bytes)
         return err_note_set(note, -ERR_CORRUPT, "queues have %llu bytes of indexes, counted %llu",
                             (unsigned long long)bytes, (unsigned long long)e->queue_bytes);
@@ -266,6 +309,8 @@ int engine_verify(const struct engine *e, struct err_note *note)
         err = check_sums(e, note);
     if (!err)
         err = check_kvs(&c);
+    if (!err)
+        err = dependencies_verify(e, note);
     if (!err)
         err = alerts_verify(e, note);
     if (!err)
@@ -386,7 +431,7 @@ uint64_t engine_state_hash(const struct engine *e)
     uint64_t kvs = 0;
     (void)kv_each(e, hash_kv, &kvs);
     h = state_mix(state_mix(state_mix(h, keys), kvs), hash_undelivered(e));
-    h = state_mix(h, schedules_hash(e));
+    h = state_mix(state_mix(h, schedules_hash(e)), dependencies_hash(e));
     for (const struct bulk *b = e->bulks; b; b = b->after)
         h = state_mix(state_mix(state_mix(h, b->begin.bulk), b->changed), b->refused);
     return state_mix(state_mix(state_mix(h, alerts_hash(e)), notices_hash(e)), breakers_hash(e));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The few things the journal asks of a directory, so that a test can put a worse disk underneath.
+/* The file operations of the journal, as an interface, so that a test can simulate a failing disk.
  *
- * Files are named by plain names inside one directory and opened for reading and writing. Whatever
- * is not synced may be lost, torn or garbled when the power goes, sector by sector; so may a name
- * before sync_names. Calls on different files may come from different threads at once.
+ * Files have plain names inside one directory and are opened for reading and writing. Data that is
+ * not synced may be lost, torn or garbled in a power failure, sector by sector; so may a name
+ * before sync_names. Different threads may call functions for different files at the same time.
  *
- * All that can fail return 0 or a negative code and fill the note with the file's name and the
- * system's words. -ERR_NO_SPACE: the disk is full, part of it may have been written. -ERR_NOMEM:
- * the system is short of memory or of open files, for now. */
+ * Functions that can fail return 0 or a negative code, and fill the note with the name of the file
+ * and the system's message. -ERR_NO_SPACE: the disk is full, a part may have been written.
+ * -ERR_NOMEM: the system temporarily lacks memory or open files. */
 #pragma once
 
 #include <stdbool.h>

@@ -259,7 +259,7 @@ static int directory_open(struct dir *d, bool make, struct err_note *note)
     bool made = make && mkdir(d->path, 0700) == 0;
     if (make && !made && errno != EEXIST)
         return err_note_set(note, errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO,
-                            "cannot make the directory %s: %s", d->path, strerror(errno));
+                            "cannot create the directory %s: %s", d->path, strerror(errno));
     d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (d->fd < 0 && errno == ENOENT)
         return err_note_set(note, -ERR_NOT_FOUND, "there is no directory %s", d->path);

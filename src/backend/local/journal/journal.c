@@ -406,6 +406,29 @@ static int superseded_blank(struct journal *j, struct err_note *note)
     return 0;
 }
 
+struct segment *journal_segment_of(const struct journal *j, uint32_t number)
+{
+    struct segment *s = NULL;
+    for (size_t i = 0; i < j->count && !s; i++)
+        if (j->segments[i]->number == number)
+            s = j->segments[i];
+    return s;
+}
+
+/* Removes the header of an incomplete entry behind the last one. If it stayed, the next use of the
+ * segment could end just before it, and a start would report an entry of another time: when its
+ * header is damaged, its generation cannot be trusted. Its bytes are saved before (torn.c). An
+ * incomplete first entry of a segment is removed by superseded_blank. */
+static int torn_blank(struct journal *j, struct err_note *note)
+{
+    struct span zeros = span_of(zero_page, sizeof zero_page);
+    if (j->torn.bytes == 0 || j->torn.at == 0)
+        return 0;
+    struct segment *s = journal_segment_of(j, j->torn.segment);
+    int rc = j->files->ops->write(j->files, s->file, j->torn.at, &zeros, 1, note);
+    return rc ? rc : j->files->ops->sync(j->files, s->file, note);
+}
+
 /* Without room for a segment to repeat it in, the last entry is written again where it is: better
  * than not to start on a full disk. A sync alone would not do, since an earlier one may have failed
  * and left the pages marked as written. What is appended then follows in the same segment. */
@@ -444,6 +467,8 @@ int journal_begin(struct journal *j, struct err_note *note)
     int rc = key_begin(j, note);
     if (rc == 0)
         rc = blanks_settle(j, note);
+    if (rc == 0)
+        rc = torn_blank(j, note);
     if (rc == 0 && j->current) {
         rc = tail_repeat(j, note);
         if (rc == -ERR_NO_SPACE)

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal: frames become durable here, before any reply that depends on them leaves.
+/* The journal makes frames durable, before any reply that depends on them is sent.
  *
- * Segments of one size lie side by side ("1", "2", …), filled with zeros before their first use and
- * used again and again; a segment has a generation, one higher each time any is begun. An entry is
- * what one sync makes durable: one or more frames (core/records/frame.h), whole, behind a header
- * (journal/entry.h) with the store's id, generation, position and the CRC of the entry before, and
- * with a tag made with the key of the store (journal/key.h), which bytes of clients cannot have.
- * Entries begin at multiples of 4 KiB, so no sector that was synced is ever written again. Entry
- * N+1 is not written before N is synced: only the last can be torn.
+ * Segments are files of one size with the names "1", "2", … They are filled with zeros before their
+ * first use and are reused; each use of a segment has a new generation, one higher than the last.
+ * An entry is what one sync makes durable: one or more complete frames (core/records/frame.h) after
+ * a header (journal/entry.h) with the store's id, generation, position, the CRC of the previous
+ * entry and a tag. The tag is computed with the key of the store (journal/key.h), so clients cannot
+ * forge it. Entries begin at multiples of 4 KiB, so no sector that was synced is ever written
+ * again. Entry N+1 is not written before N is synced: only the last entry can be torn.
  *
- * Recovery walks the segments by generation. The first entry of a segment says behind which entry
- * it follows; it may repeat the last entry of the segment before, because a process that starts
- * does not trust an entry that it merely found: it writes it again, elsewhere, and syncs that. A
- * bad entry ends the journal only when no header with a tag follows it; else it is damage, which is
- * refused and never repaired. Whether the bad entry at the end was being written when the process
- * ended, or was damaged later, cannot be told: journal_torn says that there is one.
+ * Recovery reads the segments in the order of their generations. The first entry of a segment names
+ * the entry that it follows, and may repeat the last entry of the segment before it: a process that
+ * starts does not rely on an entry that it found, but writes it again, elsewhere, and syncs that. A
+ * bad entry ends the journal only if no header with a valid tag follows it. Otherwise it is damage,
+ * which is refused and never repaired. It is not possible to determine whether a bad entry at the
+ * end was being written when the process ended, or was damaged later: journal_torn reports that it
+ * exists.
  *
  * Threads: append belongs to the writer, provide to the helper, the cursor and journal_applied to
- * the sweeper; these may run at the same time. journal_position and journal_figures are for anybody
- * at any time; all else before they start or after they ended.
+ * the sweeper; these may run at the same time. journal_position and journal_figures can be called
+ * by any thread at any time; all other functions only before these threads start or after they
+ * ended.
  *
- * This folder may use core/records, base, libuv and, through files.h, the file system. It knows
- * nothing about jobs or SQLite. */
+ * This folder, src/backend/local/journal, may use core/records, base, libuv and, through files.h,
+ * the file system. It knows nothing about jobs or SQLite. */
 #pragma once
 
 #include "backend/local/journal/files.h"

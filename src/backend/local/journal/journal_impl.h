@@ -168,6 +168,9 @@ MUST_CHECK int journal_recover(struct journal *j, struct err_note *note);
 
 #define JOURNAL_SCAN_BYTES (256u << 10)
 
+/* The segment with this number, which must exist. */
+struct segment *journal_segment_of(const struct journal *j, uint32_t number);
+
 /* What lies behind the last entry walked: nothing, an entry that is not whole (j->torn), or proof
  * that something is missing, which is refused. newest: the segment with that entry, or NULL. */
 MUST_CHECK int journal_end_check(struct journal_walk *w, struct segment *newest);

@@ -148,8 +148,8 @@ int journal_key_begin(struct files *files, const uint8_t store_id[16], struct jo
     bool make = k->state == JOURNAL_KEY_MISSING;
     if (!journal_key_usable(k) && random_bytes(k->bytes, sizeof k->bytes) < 0)
         return err_note_set(note, -ERR_IO,
-                            "cannot draw a key for the journal: the system gave no "
-                            "random bytes");
+                            "cannot create a key for the journal: the system did not "
+                            "provide random bytes");
     /* Also copies that are merely found: an earlier process may have ended before it synced. */
     k->damaged[0] = k->damaged[1] = true;
     int rc = copies_write(files, make, store_id, k, note);

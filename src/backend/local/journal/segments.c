@@ -94,7 +94,8 @@ static int zeros_write(struct journal *j, struct segment *s, uint64_t size, stru
 {
     size_t part = size < ZEROS_BYTES ? (size_t)size : ZEROS_BYTES;
     char *zeros = mem_zalloc(part);
-    int rc = zeros ? 0 : err_note_set(note, -ERR_NOMEM, "cannot make a journal segment: no memory");
+    int rc =
+        zeros ? 0 : err_note_set(note, -ERR_NOMEM, "cannot create a journal segment: no memory");
     for (uint64_t at = 0; rc == 0 && at < size; at += part) {
         struct span bytes = span_of(zeros, size - at < part ? (size_t)(size - at) : part);
         rc = j->files->ops->write(j->files, s->file, at, &bytes, 1, note);
@@ -124,7 +125,7 @@ int segment_make(struct journal *j, uint64_t size, struct err_note *note)
     uint32_t number = number_unused(j);
     uv_mutex_unlock(&j->lock);
     if (segment_add(j, number, size, SEGMENT_MAKING, &s) < 0)
-        return err_note_set(note, -ERR_NOMEM, "cannot make a journal segment: out of memory");
+        return err_note_set(note, -ERR_NOMEM, "cannot create a journal segment: out of memory");
     int rc = file_make(j, s, size, note);
     uv_mutex_lock(&j->lock);
     s->state = rc == 0 ? SEGMENT_FREE : SEGMENT_SURPLUS;

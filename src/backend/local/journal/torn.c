@@ -74,18 +74,9 @@ static int oldest_remove(struct files *files, struct err_note *note)
     }
 }
 
-static const struct segment *segment_of(const struct journal *j, uint32_t number)
-{
-    const struct segment *s = NULL;
-    for (size_t i = 0; i < j->count && !s; i++)
-        if (j->segments[i]->number == number)
-            s = j->segments[i];
-    return s;
-}
-
 static int bytes_copy(struct journal *j, int to, char *piece, struct err_note *note)
 {
-    const struct segment *s = segment_of(j, j->torn.segment);
+    const struct segment *s = journal_segment_of(j, j->torn.segment);
     struct files *files = j->files;
     size_t got = PIECE_BYTES;
     int rc = 0;

@@ -222,7 +222,8 @@ static void report_provide(struct writer *w, int err, const struct err_note *not
     if (err && !w->lack && !w->at.error)
         w->at.error = err;
     if (w->lack && w->lack != before)
-        log_event(w->config.log, LOG_ERROR, w->at.full ? "disk_full" : "journal_segment_not_made",
+        log_event(w->config.log, LOG_ERROR,
+                  w->at.full ? "disk_full" : "journal_segment_not_created",
                   LOG_TEXT("why", note->text));
 }
 

@@ -7,6 +7,7 @@
 
 #include "backend/local/memory/store_memory.h"
 #include "backend/local/store/store_frames.h"
+#include "base/containers/sorted.h"
 #include "base/mem.h"
 
 /* ---- queues ---- */
@@ -14,15 +15,7 @@
 /* Index of the queue, or the index at which it would be inserted. */
 static size_t queue_place(const struct store_memory *m, uint32_t number)
 {
-    size_t low = 0, high = m->queue_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (m->queues[mid].put.queue < number)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return SORTED_INDEX(m->queue_count, i, m->queues[i].put.queue < number);
 }
 
 struct kept_queue *queue_of(const struct store_memory *m, uint32_t number)
@@ -295,6 +288,8 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
     }
     if (r->kind >= REC_SCHEDULE_PUT && r->kind <= REC_JOB_LINKED)
         return memory_schedule_record(m, r, note);
+    if (r->kind >= REC_DEPENDENT_PUT && r->kind <= REC_PARENT_ENDED)
+        return memory_dependency_record(m, r, note);
     return memory_apply_notice(m, r, note);
 }
 

@@ -433,6 +433,8 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
     if (rc != 0)
         return rc;
     switch ((int)r->kind) {
+    case REC_JOB_UNBLOCKED:
+        return apply_unblocked(&k->job, &r->job_unblocked);
     case REC_JOB_READY:
         return apply_ready(&k->job, &r->job_ready);
     case REC_JOB_CLAIMED:

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/kv_bounds.h"
+#include "base/containers/sorted.h"
 #include "base/mem.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
@@ -24,14 +25,8 @@ struct place {
 /* The last block whose first key is not greater; 0 if there is no such block. */
 static size_t block_find(const struct store_memory *m, struct span key)
 {
-    size_t low = 0, high = m->kv_block_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (span_order(key_of(m->kv_blocks[mid]->items[0]), key) <= 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    size_t low =
+        SORTED_INDEX(m->kv_block_count, i, span_order(key_of(m->kv_blocks[i]->items[0]), key) <= 0);
     return low > 0 ? low - 1 : 0;
 }
 
@@ -41,14 +36,7 @@ static struct place find(const struct store_memory *m, struct span key)
     if (p.block >= m->kv_block_count)
         return p;
     const struct kv_block *b = m->kv_blocks[p.block];
-    size_t low = 0, high = b->count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (span_order(key_of(b->items[mid]), key) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    size_t low = SORTED_INDEX(b->count, i, span_order(key_of(b->items[i]), key) < 0);
     p.item = low;
     p.found = low < b->count && span_order(key_of(b->items[low]), key) == 0;
     return p;

@@ -2,6 +2,7 @@
 /* Alert rules, what they have raised, notices and breakers in memory. Each is stored as the record
  * that created it, in the order in which a load returns them. */
 #include "backend/local/memory/store_memory.h"
+#include "base/containers/sorted.h"
 #include "base/mem.h"
 
 /* ---- order ---- */
@@ -26,15 +27,7 @@ static int record_order(const struct record *a, const struct record *b)
 
 static size_t place_of(const struct kept_records *all, const struct record *r)
 {
-    size_t low = 0, high = all->count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (record_order(&all->list[mid]->record, r) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return SORTED_INDEX(all->count, i, record_order(&all->list[i]->record, r) < 0);
 }
 
 static struct kept_record *find(const struct kept_records *all, const struct record *r)

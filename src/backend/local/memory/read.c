@@ -215,13 +215,7 @@ static int view_make(const struct kept_job *k, const struct kept_queue *q, bool 
         return rc;
     struct stored_body body;
     rc = body_read(k, false, arena, &body);
-    ret->has_body = true;
-    ret->extra = body.extra;
-    ret->payload = body.payload;
-    ret->result_kind = body.result_kind;
-    ret->error_kind = body.error_kind;
-    ret->result = body.result;
-    ret->error = body.error;
+    stored_body_show(&body, ret);
     return rc;
 }
 

@@ -3,19 +3,12 @@
 #include <inttypes.h>
 
 #include "backend/local/memory/store_memory.h"
+#include "base/containers/sorted.h"
 #include "base/mem.h"
 
 static size_t place(const struct store_memory *m, uint32_t number)
 {
-    size_t low = 0, high = m->schedule_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (m->schedules[mid].put.schedule < number)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return SORTED_INDEX(m->schedule_count, i, m->schedules[i].put.schedule < number);
 }
 
 static int need(const struct store_memory *m, uint32_t number, struct kept_schedule **ret,

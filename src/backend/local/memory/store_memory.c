@@ -119,6 +119,8 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
         rc = memory_load_notices(m, sink);
     if (rc == 0)
         rc = memory_load_schedules(m, sink);
+    if (rc == 0)
+        rc = memory_load_dependencies(m, sink);
     return rc ? rc : sink->numbers(sink->ctx, &m->numbers);
 }
 
@@ -139,6 +141,7 @@ static void memory_close(struct store *s)
     memory_kv_free(m);
     memory_free_notices(m);
     memory_schedules_free(m);
+    memory_dependencies_free(m);
     mem_free(m->queues);
     mem_free(m->bulks);
     mem_free(m->keys);

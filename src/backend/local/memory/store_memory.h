@@ -6,6 +6,7 @@
  *   memory/apply.c   queues, bulk actions, keys; the loop over the records of a frame
  *   memory/notices.c alert rules, notices, breakers
  *   memory/schedules.c  schedules, links
+ *   memory/dependencies.c  jobs that depend on others
  *   memory/read.c    bodies, lists, history
  *   memory/kv.c      the key-value store: all of it
  *
@@ -122,6 +123,26 @@ struct kept_records {
     size_t count, room;
 };
 
+/* A job that depends on others. */
+struct kept_dependent {
+    struct rec_dependent_put put;
+    uint64_t *parents; /* those for which it waits, rising */
+    uint32_t count, room;
+};
+
+/* How a job ended for which others still wait. */
+struct kept_end {
+    uint64_t seq;
+    uint8_t how;
+};
+
+struct kept_dependencies {
+    struct kept_dependent *list; /* by rising sequence */
+    size_t count, room;
+    struct kept_end *ends; /* likewise */
+    size_t end_count, end_room;
+};
+
 enum kept_kind { KEPT_ALERTS, KEPT_RAISED, KEPT_NOTICES, KEPT_BREAKERS, KEPT_KIND_COUNT };
 
 struct store_memory {
@@ -142,6 +163,7 @@ struct store_memory {
     struct kept_records records[KEPT_KIND_COUNT];
     struct kept_schedule *schedules; /* by increasing number */
     size_t schedule_count, schedule_room;
+    struct kept_dependencies dependencies;
     struct kept_attempt *wrong; /* the newest that failed or crashed */
     struct kv_block **kv_blocks;
     size_t kv_block_count, kv_block_room;
@@ -224,6 +246,15 @@ MUST_CHECK int memory_schedule_record(struct store_memory *m, const struct recor
                                       struct err_note *note);
 MUST_CHECK int memory_load_schedules(const struct store_memory *m, const struct store_sink *sink);
 void memory_schedules_free(struct store_memory *m);
+
+/* ---- memory/dependencies.c ---- */
+
+/* Records about dependents and what they wait for; -ERR_VERSION for any other. */
+MUST_CHECK int memory_dependency_record(struct store_memory *m, const struct record *r,
+                                        struct err_note *note);
+MUST_CHECK int memory_load_dependencies(const struct store_memory *m,
+                                        const struct store_sink *sink);
+void memory_dependencies_free(struct store_memory *m);
 
 /* ---- memory/read.c ---- */
 

@@ -170,7 +170,7 @@ int nomarr_read(const char *file, const struct nomarr_sink *sink, struct err_not
 {
     struct reading r = {.file = file, .sink = sink, .note = note};
     if (access(file, R_OK) != 0)
-        return err_note_set(note, -ERR_NOT_FOUND, "%s is not there or cannot be read", file);
+        return err_note_set(note, -ERR_NOT_FOUND, "%s does not exist or cannot be read", file);
     int rc = sqlite3_open_v2(file, &r.db, SQLITE_OPEN_READONLY, NULL);
     if (rc == SQLITE_OK) { /* anyone may have made the file */
         sqlite3_db_config(r.db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);

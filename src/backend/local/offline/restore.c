@@ -155,10 +155,11 @@ static int source_probe(struct restore *r)
         rc = dbfile_header(fd, r->path, &facts, r->note);
     close(fd);
     if (rc == 0 && size_of(r->journal) > 0)
-        rc = err_note_set(r->note, -ERR_INVALID,
-                          "%s lies beside the backup: another program was changing it and did not "
-                          "end; take another copy",
-                          r->journal);
+        rc = err_note_set(
+            r->note, -ERR_INVALID,
+            "%s exists next to the backup: another program was changing it and did not "
+            "finish; take another copy",
+            r->journal);
     r->alone = rc == 0 && !facts.wal;
     r->total = rc == 0 ? facts.bytes + size_of(r->wal) : 0;
     return rc;
@@ -286,7 +287,7 @@ static int identity_draw(const struct store_meta *was, struct identity *ret, str
     _Static_assert(RESTORE_EPOCHS == UINT16_MAX + UINT64_C(1), "drawn from all of these");
     if (random_bytes(ret->store_id, sizeof ret->store_id) != 0 ||
         random_bytes(&further, sizeof further) != 0)
-        return err_note_set(note, -ERR_IO, "the kernel has no random bytes to give");
+        return err_note_set(note, -ERR_IO, "the kernel did not provide random bytes");
     ret->epoch = was->epoch + RESTORE_EPOCHS + further;
     ret->seq_upto = was->seq_upto + RESTORE_SEQS;
     if (ret->seq_upto <= STORE_SEQ_UPTO_MAX && was->epoch + 2 * RESTORE_EPOCHS <= RESTORE_EPOCH_MAX)
@@ -324,7 +325,7 @@ static int store_restored(sqlite3 *db, struct err_note *note)
 }
 
 /* One file is left: a WAL that came along goes into it. */
-static int fold_wal(struct restore *r)
+static int merge_wal(struct restore *r)
 {
     sqlite3 *db = NULL;
     struct dbpage_wal wal;
@@ -374,11 +375,12 @@ static int source_applied(struct restore *r, sqlite3 *db)
     if (found == -ERR_NOT_FOUND && (rc != 0 || meta.journal_from < 0 || r->alone))
         return rc;
     if (found == -ERR_NOT_FOUND)
-        return err_note_set(r->note, -ERR_INVALID,
-                            "%s is no backup but the file of a store, and its journal, which holds "
-                            "what happened last, is missing in %s: copy the directory whole; if "
-                            "the journal is lost, `holdfast export --data DIR` what is left",
-                            r->path, r->dir);
+        return err_note_set(
+            r->note, -ERR_INVALID,
+            "%s is not a backup but the file of a store, and its journal, which holds "
+            "what happened last, is missing in %s: copy the directory whole; if "
+            "the journal is lost, `holdfast export --data DIR` what is left",
+            r->path, r->dir);
     if (found != 0)
         return found;
     rc = journal_count(r, &meta, files, &lacking);
@@ -457,7 +459,7 @@ static int give_name(struct restore *r)
 static int adopt(struct restore *r, struct restore_result *ret)
 {
     struct dbfile_contents contents = {0};
-    int rc = fold_wal(r);
+    int rc = merge_wal(r);
     if (rc == 0)
         rc = dbfile_verify(r->temp, &contents, r->note);
     *ret = (struct restore_result){

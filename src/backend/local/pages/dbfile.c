@@ -171,7 +171,7 @@ int dbfile_room(const char *dir, uint64_t bytes, struct err_note *note)
 {
     struct statvfs fs;
     if (statvfs(dir, &fs) != 0)
-        return err_note_set(note, -ERR_IO, "cannot see how much room there is in %s: %s", dir,
+        return err_note_set(note, -ERR_IO, "cannot determine the free space in %s: %s", dir,
                             strerror(errno));
     uint64_t unit = fs.f_frsize, reserve = fs.f_blocks * unit / RESERVE_SHARE;
     uint64_t room = fs.f_bavail * unit;

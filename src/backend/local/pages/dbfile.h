@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A database file outside its store: a backup that is written, received or restored. Whose it is,
- * whether it is whole, and whether the disk has room for it. */
+/* A database file outside its store: a backup that is written, received or restored. It says
+ * which program created it, whether it is complete, and whether the disk has space for it. */
 #pragma once
 
 #include <stdbool.h>

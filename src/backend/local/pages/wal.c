@@ -80,7 +80,8 @@ struct scan {
     struct err_note *note;
     struct dbpage_wal *ret;
     unsigned char header[WAL_HEADER_BYTES];
-    uint32_t count, room;    /* of ret->numbers … */
+    uint32_t count; /* of ret->numbers … */
+    size_t room;
     uint32_t committed;      /* … of which this many are of transactions that SQLite will find */
     uint32_t bad;            /* the first frame that does not match; 0 = none */
     unsigned char before[8]; /* checksum of the frame in front, as stored … */
@@ -99,14 +100,10 @@ static int damaged(const struct scan *s, const char *why)
 
 static int number_add(struct scan *s, uint32_t number)
 {
-    if (s->count == s->room) {
-        uint32_t room = s->room ? s->room * 2 : 256;
-        uint32_t *grown = mem_regrow(s->ret->numbers, room, sizeof *grown);
-        if (!grown)
-            return -ERR_NOMEM;
-        s->ret->numbers = grown;
-        s->room = room;
-    }
+    uint32_t *grown = mem_more(s->ret->numbers, s->count, &s->room, sizeof *grown);
+    if (!grown)
+        return -ERR_NOMEM;
+    s->ret->numbers = grown;
     s->ret->numbers[s->count++] = number;
     return 0;
 }

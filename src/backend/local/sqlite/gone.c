@@ -65,7 +65,7 @@ static bool removes_rows(const struct change *c)
 
 /* For the change at `from` and those that follow in its block: returns where the block ends, and
  * how many of them remove rows. */
-static uint32_t block_end(const struct fold *f, uint32_t from, unsigned *ret_gone)
+static uint32_t block_end(const struct change_set *f, uint32_t from, unsigned *ret_gone)
 {
     uint64_t block = f->changes[f->order[from]].seq >> BLOCK_BITS;
     uint32_t at = from;
@@ -77,7 +77,7 @@ static uint32_t block_end(const struct fold *f, uint32_t from, unsigned *ret_gon
 
 static uint32_t choose(struct store_sqlite *q, bool mark)
 {
-    const struct fold *f = &q->fold;
+    const struct change_set *f = &q->change_set;
     uint64_t newest = f->count > 0 ? f->changes[f->order[f->count - 1]].seq : 0;
     uint32_t chosen = 0, end;
     newest = newest > q->jobs.max ? newest : q->jobs.max;
@@ -98,7 +98,7 @@ static uint32_t choose(struct store_sqlite *q, bool mark)
     return chosen;
 }
 
-static void mark_all(struct fold *f)
+static void mark_all(struct change_set *f)
 {
     for (uint32_t i = 0; i < f->count; i++)
         f->changes[i].flags |= removes_rows(&f->changes[i]) ? CHANGE_MARKED : 0;
@@ -107,7 +107,7 @@ static void mark_all(struct fold *f)
 void gone_choose(struct store_sqlite *q)
 {
     if (q->damaged) {
-        mark_all(&q->fold);
+        mark_all(&q->change_set);
         return;
     }
     uint32_t chosen = choose(q, false);

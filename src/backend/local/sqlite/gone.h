@@ -41,7 +41,7 @@ struct gone_group {
 
 /* The number of marks. *ret is 0 in a store of a format without marks. */
 MUST_CHECK int gone_count(sqlite3 *db, uint64_t *ret, struct err_note *note);
-/* Chooses which of the fold's removals, which must be sorted, are only marked. */
+/* Chooses which removals of the change set, which must be sorted, are only marked. */
 void gone_choose(struct store_sqlite *q);
 /* Marks a job; -ERR_CORRUPT if it is already marked. gone_group_end writes the rest. */
 MUST_CHECK int gone_add(struct store_sqlite *q, struct gone_group *g, uint64_t seq,

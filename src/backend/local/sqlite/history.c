@@ -46,7 +46,7 @@ static int trim_attempts(struct store_sqlite *q, uint64_t seq, struct err_note *
 
 int write_attempts(struct store_sqlite *q, struct err_note *note)
 {
-    const struct fold *f = &q->fold;
+    const struct change_set *f = &q->change_set;
     int rc = 0;
     for (uint32_t i = 0; i < f->ended_count && rc == 0; i++) {
         const struct change *c = &f->changes[f->ended[i].change];

@@ -21,7 +21,7 @@ static int by_queue(const void *a, const void *b)
 }
 
 /* Merges records of the same queue and hour. */
-static void counters_merge(struct fold *f)
+static void counters_merge(struct change_set *f)
 {
     uint32_t n = 0;
     if (f->counters_count == 0)
@@ -36,22 +36,9 @@ static void counters_merge(struct fold *f)
     f->counters_count = n + 1;
 }
 
-static int counters_grow(struct fold *f)
+int change_set_count(struct store_sqlite *q, const struct rec_counters *r, struct err_note *note)
 {
-    if (f->counters_count < f->counters_room)
-        return 0;
-    uint32_t room = f->counters_room ? f->counters_room * 2 : 64;
-    struct rec_counters *grown = mem_regrow(f->counters, room, sizeof *grown);
-    if (!grown)
-        return -ERR_NOMEM;
-    f->counters = grown;
-    f->counters_room = room;
-    return 0;
-}
-
-int fold_counters(struct store_sqlite *q, const struct rec_counters *r, struct err_note *note)
-{
-    struct fold *f = &q->fold;
+    struct change_set *f = &q->change_set;
     int rc = 0;
     /* A busy queue is in every frame. */
     for (uint32_t back = 1; back <= 4 && back <= f->counters_count; back++) {
@@ -65,11 +52,15 @@ int fold_counters(struct store_sqlite *q, const struct rec_counters *r, struct e
         counters_merge(f);
     if (f->counters_count > COUNTERS_MAX / 2)
         rc = write_counters(q, note);
-    if (rc == 0)
-        rc = counters_grow(f);
-    if (rc == 0)
-        f->counters[f->counters_count++] = *r;
-    return rc;
+    if (rc != 0)
+        return rc;
+    struct rec_counters *grown =
+        mem_more(f->counters, f->counters_count, &f->counters_room, sizeof *grown);
+    if (!grown)
+        return -ERR_NOMEM;
+    f->counters = grown;
+    f->counters[f->counters_count++] = *r;
+    return 0;
 }
 
 /* ---- writing ---- */
@@ -101,7 +92,7 @@ static int write_queue_counters(struct store_sqlite *q, const struct rec_counter
 
 int write_counters(struct store_sqlite *q, struct err_note *note)
 {
-    struct fold *f = &q->fold;
+    struct change_set *f = &q->change_set;
     int rc = 0;
     counters_merge(f);
     for (uint32_t i = 0; i < f->counters_count && rc == 0; i++)

@@ -42,7 +42,7 @@ static int put_damaged(struct store_sqlite *q, const struct rec_kv_set *r, struc
 /* The payload is in the batch if the batch created it, otherwise in its row. */
 static int from_job(struct store_sqlite *q, const struct rec_kv_from_job *r, struct err_note *note)
 {
-    const struct change *c = fold_find(&q->fold, r->seq);
+    const struct change *c = change_set_find(&q->change_set, r->seq);
     struct rec_kv_set set = {.key = r->key, .version = r->version, .kind = r->kind};
     if (r->bytes == 0)
         return put(q, &set, note);

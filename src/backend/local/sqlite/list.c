@@ -79,14 +79,8 @@ static int view_body(struct reader_sqlite *r, struct arena *arena, struct job_vi
 {
     struct stored_body body;
     int rc = read_body(r, view->job.seq, false, arena, &body);
-    view->has_body = true;
-    view->extra = body.extra;
+    stored_body_show(&body, view);
     view->expires_at = body.extra.expires_at;
-    view->payload = body.payload;
-    view->result_kind = body.result_kind;
-    view->error_kind = body.error_kind;
-    view->result = body.result;
-    view->error = body.error;
     view->damage = body.damage;
     return rc;
 }

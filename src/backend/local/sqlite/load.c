@@ -290,6 +290,8 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
     if (rc == 0)
         rc = sqlite_load_schedules(db, sink, note);
     if (rc == 0)
+        rc = load_dependencies(db, sink, note);
+    if (rc == 0)
         rc = load_scan(db, TABLE_NUMBERS, "", numbers_row, sink, note);
     int end = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     return rc ? rc : end == SQLITE_OK ? 0 : sql_error(db, "load", note);

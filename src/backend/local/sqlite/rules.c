@@ -296,6 +296,22 @@ static const struct column_rule schedules[] = {
 
 static const struct column_rule links[] = {SEQ("item"), SEQ("job"), ID("job_hi")};
 
+static const struct column_rule dependents[] = {
+    SEQ("seq"),
+    NUMBER("rule", 0, DEPENDENCY_RULE_COUNT - 1),
+    NUMBER("open", 0, 1),
+    NUMBER("total", 0, LIMIT_DEPENDENCIES),
+    NUMBER("done", 0, LIMIT_DEPENDENCIES),
+    NUMBER("dead", 0, LIMIT_DEPENDENCIES),
+    NUMBER("cancelled", 0, LIMIT_DEPENDENCIES),
+    NUMBER("removed", 0, LIMIT_DEPENDENCIES),
+};
+
+static const struct column_rule dependencies[] = {SEQ("seq"), SEQ("parent")};
+
+static const struct column_rule parents_ended[] = {
+    SEQ("seq"), NUMBER("how", DEPENDENCY_END_DONE, DEPENDENCY_END_COUNT - 1)};
+
 static const struct column_rule gone[] = {NUMBER("block", 0, STORE_SEQ_ANY >> 6), BITS("bits")};
 
 #define TABLE(name, job)                                                                           \
@@ -304,17 +320,31 @@ static const struct column_rule gone[] = {NUMBER("block", 0, STORE_SEQ_ANY >> 6)
     }
 
 const struct table_rule table_rules[TABLE_COUNT] = {
-    [TABLE_META] = TABLE(meta, false),       [TABLE_NUMBERS] = TABLE(numbers, false),
-    [TABLE_QUEUES] = TABLE(queues, false),   [TABLE_JOBS] = TABLE(jobs, false),
-    [TABLE_ASIDE] = TABLE(aside, true),      [TABLE_PAYLOAD] = TABLE(payload, true),
-    [TABLE_EXTRA] = TABLE(extra, true),      [TABLE_OUTCOME] = TABLE(outcome, true),
-    [TABLE_REPORT] = TABLE(report, true),    [TABLE_BULKS] = TABLE(bulks, false),
-    [TABLE_KEYS] = TABLE(keys, false),       [TABLE_ATTEMPTS] = TABLE(attempts, true),
-    [TABLE_KV] = TABLE(kv, false),           [TABLE_UNDELIVERED] = TABLE(undelivered, false),
-    [TABLE_ALERTS] = TABLE(alerts, false),   [TABLE_RAISED] = TABLE(raised, false),
-    [TABLE_NOTICES] = TABLE(notices, false), [TABLE_BREAKERS] = TABLE(breakers, false),
-    [TABLE_HOUR] = TABLE(hour, false),       [TABLE_SCHEDULES] = TABLE(schedules, false),
-    [TABLE_LINKS] = TABLE(links, false),     [TABLE_GONE] = TABLE(gone, false),
+    [TABLE_META] = TABLE(meta, false),
+    [TABLE_NUMBERS] = TABLE(numbers, false),
+    [TABLE_QUEUES] = TABLE(queues, false),
+    [TABLE_JOBS] = TABLE(jobs, false),
+    [TABLE_ASIDE] = TABLE(aside, true),
+    [TABLE_PAYLOAD] = TABLE(payload, true),
+    [TABLE_EXTRA] = TABLE(extra, true),
+    [TABLE_OUTCOME] = TABLE(outcome, true),
+    [TABLE_REPORT] = TABLE(report, true),
+    [TABLE_BULKS] = TABLE(bulks, false),
+    [TABLE_KEYS] = TABLE(keys, false),
+    [TABLE_ATTEMPTS] = TABLE(attempts, true),
+    [TABLE_KV] = TABLE(kv, false),
+    [TABLE_UNDELIVERED] = TABLE(undelivered, false),
+    [TABLE_ALERTS] = TABLE(alerts, false),
+    [TABLE_RAISED] = TABLE(raised, false),
+    [TABLE_NOTICES] = TABLE(notices, false),
+    [TABLE_BREAKERS] = TABLE(breakers, false),
+    [TABLE_HOUR] = TABLE(hour, false),
+    [TABLE_SCHEDULES] = TABLE(schedules, false),
+    [TABLE_DEPENDENTS] = TABLE(dependents, false),
+    [TABLE_DEPENDENCIES] = TABLE(dependencies, false),
+    [TABLE_PARENTS_ENDED] = TABLE(parents_ended, false),
+    [TABLE_LINKS] = TABLE(links, false),
+    [TABLE_GONE] = TABLE(gone, false),
 };
 
 /* ---- one value ---- */

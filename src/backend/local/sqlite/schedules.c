@@ -86,7 +86,7 @@ static int write_state(struct store_sqlite *q, const struct rec_schedule_state *
     return write_one(q, STMT_SCHEDULE_SET, "schedule", r->schedule, note);
 }
 
-/* The fold, which has the claims, checks whether the items exist. */
+/* The change set, which has the claims, checks whether the items exist. */
 static int write_links(struct store_sqlite *q, const struct rec_job_linked *r,
                        struct err_note *note)
 {

@@ -71,7 +71,7 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     struct err_note why = {""};
     struct store_sqlite *q = ctx;
     q->at = position;
-    int rc = fold_record(q, r, &why);
+    int rc = change_set_add(q, r, &why);
     if (rc == 0)
         return 0;
     return err_note_set(note, rc, "record %" PRIu64 " (%s) cannot be applied: %s", position,
@@ -89,7 +89,7 @@ static int write_meta(struct store_sqlite *q, struct err_note *note)
 
 static void roll_back(struct store_sqlite *q)
 {
-    fold_clear(&q->fold);
+    change_set_clear(&q->change_set);
     if (!sqlite3_get_autocommit(q->db)) {
         sqlite3_step(q->stmts[STMT_ROLLBACK]);
         sqlite3_reset(q->stmts[STMT_ROLLBACK]);
@@ -261,7 +261,7 @@ static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
     struct store_sqlite *q = store_sqlite_of(s);
     bool cleaned = false;
     *more = false;
-    fold_trim(&q->fold);
+    change_set_trim(&q->change_set);
     if (q->failed != 0)
         return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
     int rc = clean_slice(q, TIDY_BLOCKS, &cleaned, note);
@@ -535,7 +535,7 @@ static void sqlite_close(struct store *s)
         sqlite3_finalize(q->stmts[i]);
     damage_done(q);
     sqlite3_close(q->db);
-    fold_done(&q->fold);
+    change_set_done(&q->change_set);
     store_dir_close(&q->dir);
     mem_free(q);
 }
@@ -549,7 +549,7 @@ int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
     q->base.ops = &sqlite_ops;
     q->dir = STORE_DIR_NONE;
     q->gone_rules = gone_rules();
-    fold_init(&q->fold);
+    change_set_init(&q->change_set);
     int rc = store_dir_open(dir, true, &q->dir, note);
     if (rc == 0) {
         rc = damage_advise(q, schema_probe(&q->dir, note), note);

@@ -8,7 +8,7 @@
  *   sqlite/rows.c    rows of jobs and queues as structs
  *   sqlite/schema.c  tables, and the check that a file has exactly these
  *   sqlite/views.c   views for `sqlite3 -readonly`
- *   sqlite/fold.c    records of a batch → one change for each job
+ *   sqlite/change_set.c    records of a batch → one change for each job
  *   sqlite/write.c   changes → rows
  *   sqlite/gone.c    removed jobs whose rows still exist
  *   sqlite/load.c    rows → engine
@@ -19,6 +19,7 @@
  *   sqlite/notices.c alert rules, notices, breakers: writing and loading them
  *   sqlite/hour.c    counters by the hour: writing, loading and reading them
  *   sqlite/schedules.c  schedules and links: writing and loading them
+ *   sqlite/dependencies.c  jobs that depend on others: writing and loading them
  *
  * One connection, the applier's, writes and checkpoints; readers never write. No transaction stays
  * open between calls, so that the WAL can be reset.
@@ -136,6 +137,13 @@ MUST_CHECK int row_schedule(sqlite3_stmt *st, struct rec_schedule_put *ret);
 /* Records about schedules, and links; -ERR_VERSION for any other. */
 MUST_CHECK int write_schedule_record(struct store_sqlite *q, const struct record *r,
                                      struct err_note *note);
+/* ---- dependencies (sqlite/dependencies.c) ---- */
+
+/* Records about dependents and what they wait for; -ERR_VERSION for any other. */
+MUST_CHECK int write_dependency_record(struct store_sqlite *q, const struct record *r,
+                                       struct err_note *note);
+MUST_CHECK int load_dependencies(sqlite3 *db, const struct store_sink *sink, struct err_note *note);
+
 MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
                                      struct err_note *note);
 
@@ -143,7 +151,7 @@ MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
 
 #define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
 
-#define STORE_FORMAT 3
+#define STORE_FORMAT 4
 
 /* Creates the tables in an empty database, with the number of the format, in one transaction. */
 MUST_CHECK int schema_create(sqlite3 *db, struct err_note *note);
@@ -179,7 +187,7 @@ MUST_CHECK int schema_probe(const struct store_dir *dir, struct err_note *note);
 /* The refusal of a store whose header cannot be read: -ERR_CORRUPT. */
 int schema_headless(const char *path, struct err_note *note);
 
-/* ---- changes (sqlite/fold.c) ---- */
+/* ---- changes (sqlite/change_set.c) ---- */
 
 #define STATES_ASIDE                                                                               \
     (STATE_BIT(STATE_DEAD) | STATE_BIT(STATE_CANCELLED)) /* have a row in aside                    \
@@ -224,7 +232,7 @@ struct change {
     struct span worker;          /* of the newest attempt, if running or done */
     struct wall_time started_at; /* of the newest attempt */
     struct span payload, result, error;
-    struct change_report *report; /* with REPORT: in the fold's arena */
+    struct change_report *report; /* with REPORT: in the arena of the change set */
     struct job_extra extra; /* NEW with JOB_HAS_EXTRA; otherwise what the flags LABEL … say */
 };
 
@@ -240,10 +248,10 @@ struct ended_attempt {
 /* A larger batch is written in parts, in one transaction. Jobs that are created and removed within
  * a part cost nothing, so parts are as large as memory allows (about 40 MB, returned when the
  * applier is idle). */
-#define FOLD_CHANGES_MAX 131072u
-#define FOLD_CHANGES_KEPT 8192u
+#define CHANGE_SET_MAX 131072u
+#define CHANGE_SET_KEPT 8192u
 
-struct fold {
+struct change_set {
     uint32_t max; /* changes that it takes before they are written */
     struct change *changes;
     uint32_t count, room;
@@ -252,20 +260,22 @@ struct fold {
     uint32_t *order;             /* indexes by increasing sequence, after sorting … */
     uint32_t *merge;             /* … and space for sorting */
     struct ended_attempt *ended; /* in the order of their records */
-    uint32_t ended_count, ended_room;
+    uint32_t ended_count;
+    size_t ended_room;
     struct rec_counters *counters; /* in no order; several may be of the same queue and hour */
-    uint32_t counters_count, counters_room;
+    uint32_t counters_count;
+    size_t counters_room;
     struct arena texts; /* names of workers, from rows; reports */
 };
 
-void fold_init(struct fold *f);
-void fold_done(struct fold *f);
-void fold_clear(struct fold *f);
-/* frees memory that only a large batch needs; the fold must be empty */
-void fold_trim(struct fold *f);
+void change_set_init(struct change_set *f);
+void change_set_done(struct change_set *f);
+void change_set_clear(struct change_set *f);
+/* frees memory that only a large batch needs; the change set must be empty */
+void change_set_trim(struct change_set *f);
 /* The change of this job, or NULL. */
-const struct change *fold_find(const struct fold *f, uint64_t seq);
-void fold_sort(struct fold *f); /* fills order */
+const struct change *change_set_find(const struct change_set *f, uint64_t seq);
+void change_set_sort(struct change_set *f); /* fills order */
 
 /* ---- the store ---- */
 
@@ -286,7 +296,7 @@ struct store_sqlite {
     sqlite3_stmt *stmts[STMT_COUNT];
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be after the current batch */
-    struct fold fold;
+    struct change_set change_set;
     struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links, reports;
     struct seq_bounds gones; /* blocks with marks */
     struct gone_rules gone_rules;
@@ -310,9 +320,10 @@ struct store_sqlite *store_sqlite_of(struct store *s);
 void bounds_add(struct seq_bounds *b, uint64_t seq);
 bool bounds_meet(const struct seq_bounds *b, uint64_t first, uint64_t last);
 
-/* Takes a record into the fold, or writes it at once if it is not about a job. */
-MUST_CHECK int fold_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
-/* Writes all changes and clears the fold. */
+/* Adds a record to the change set, or writes it directly if it is not about a job. */
+MUST_CHECK int change_set_add(struct store_sqlite *q, const struct record *r,
+                              struct err_note *note);
+/* Writes all changes and clears the change set. */
 MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
 /* Writes the attempts that ended, except those of removed jobs (sqlite/history.c). */
 MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
@@ -320,8 +331,8 @@ MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
 MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
                          struct err_note *note);
 /* Adds to what will be written for an hour of a queue; writes if there is much of it. */
-MUST_CHECK int fold_counters(struct store_sqlite *q, const struct rec_counters *r,
-                             struct err_note *note);
+MUST_CHECK int change_set_count(struct store_sqlite *q, const struct rec_counters *r,
+                                struct err_note *note);
 MUST_CHECK int write_counters(struct store_sqlite *q, struct err_note *note);
 MUST_CHECK int sqlite_load_counters(sqlite3 *db, const struct store_sink *sink,
                                     struct err_note *note);
@@ -332,7 +343,7 @@ MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, stru
 
 /* ---- the key-value store (sqlite/kv.c) ---- */
 
-/* Writes one of its records at once: these records are not folded. */
+/* Writes one of its records directly: these records are not merged. */
 MUST_CHECK int write_kv_record(struct store_sqlite *q, const struct record *r,
                                struct err_note *note);
 MUST_CHECK int load_kv(sqlite3 *db, const struct store_sink *sink, struct err_note *note);

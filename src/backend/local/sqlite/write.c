@@ -438,7 +438,7 @@ static int write_change(struct store_sqlite *q, const struct change *c, struct p
 
 static int write_jobs(struct store_sqlite *q, struct err_note *note)
 {
-    const struct fold *f = &q->fold;
+    const struct change_set *f = &q->change_set;
     struct pending open = {.run = {.first = NULL}};
     int rc = 0;
     for (uint32_t i = 0; i < f->count && rc == 0; i++)
@@ -452,14 +452,14 @@ static int write_jobs(struct store_sqlite *q, struct err_note *note)
 
 int write_changes(struct store_sqlite *q, struct err_note *note)
 {
-    fold_sort(&q->fold);
+    change_set_sort(&q->change_set);
     gone_choose(q);
     int rc = write_jobs(q, note);
     if (rc == 0)
         rc = write_attempts(q, note);
     if (rc == 0)
         rc = write_counters(q, note);
-    fold_clear(&q->fold);
+    change_set_clear(&q->change_set);
     return rc;
 }
 
@@ -608,6 +608,8 @@ int write_record(struct store_sqlite *q, const struct record *r, struct err_note
     default:
         if (r->kind >= REC_SCHEDULE_PUT && r->kind <= REC_JOB_LINKED)
             return write_schedule_record(q, r, note);
+        if (r->kind >= REC_DEPENDENT_PUT && r->kind <= REC_PARENT_ENDED)
+            return write_dependency_record(q, r, note);
         return write_notice_record(q, r, note);
     }
 }

@@ -69,7 +69,8 @@ struct stored_link {
  * job by increasing sequence, every idempotency key by increasing expiry, every key of the
  * key-value store, every job's keys for the latter; then, as the records that would create them:
  * alert rules, what they have raised, notices by increasing number (new, then their present state),
- * breakers; every schedule by increasing number, every link by increasing item. A non-zero return
+ * breakers; every schedule by increasing number, every link by increasing item, dependents,
+ * dependencies, ends of parents. A non-zero return
  * stops the load and is passed on. A deleted queue whose jobs are not all removed yet comes with
  * gone = true. */
 struct store_sink {
@@ -86,6 +87,11 @@ struct store_sink {
     int (*record)(void *ctx, const struct record *record);
     int (*schedule)(void *ctx, const struct rec_schedule_put *schedule);
     int (*link)(void *ctx, const struct stored_link *link);
+    /* Every job that depends on others, the jobs for which it waits, and how jobs ended for which
+     * others still wait. */
+    int (*dependent)(void *ctx, const struct rec_dependent_put *dependent);
+    int (*dependency)(void *ctx, uint64_t child, uint64_t parent);
+    int (*parent_ended)(void *ctx, uint64_t parent, uint8_t how);
     /* The highest numbers ever used: the number of a deleted queue or schedule is not used
      * again. */
     int (*numbers)(void *ctx, const struct store_numbers *numbers);
@@ -124,6 +130,18 @@ struct stored_body {
     bool not_json;  /* with `ahead`: the payload is not JSON, although the job says so */
     struct span result, error;
 };
+
+/* Sets has_body and what belongs to it in a view. */
+static inline void stored_body_show(const struct stored_body *body, struct job_view *view)
+{
+    view->has_body = true;
+    view->extra = body->extra;
+    view->payload = body->payload;
+    view->result_kind = body->result_kind;
+    view->error_kind = body->error_kind;
+    view->result = body->result;
+    view->error = body->error;
+}
 
 struct store;
 struct store_reader;

@@ -16,7 +16,8 @@ static inline uint64_t record_job_seq(const struct record *r)
     bool one = (r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) ||
                r->kind == REC_JOB_NOTED || r->kind == REC_JOB_PRIORITY ||
                r->kind == REC_JOB_ATTEMPT || r->kind == REC_JOB_PROGRESS ||
-               r->kind == REC_JOB_LOGGED || r->kind == REC_JOB_CANCEL_REQUESTED;
+               r->kind == REC_JOB_LOGGED || r->kind == REC_JOB_CANCEL_REQUESTED ||
+               r->kind == REC_JOB_UNBLOCKED;
     return one ? r->job_ready.seq : 0;
 }
 

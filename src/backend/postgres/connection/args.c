@@ -166,39 +166,32 @@ void pg_array_end(struct args *a)
 
 /* --- results --- */
 
-/* NULL: the row or column does not exist, there is no value, or it has another width than the
- * statement says. The server may return anything, so none of this is asserted. */
-static const char *fixed(const PGresult *r, int row, int col, int width)
+/* Copies a value of this width; `to` is unchanged if the row or column does not exist, there is no
+ * value, or it has another width. The server may return anything, so none of this is asserted. */
+static void fixed(const PGresult *r, int row, int col, void *to, int width)
 {
-    if (PQgetisnull(r, row, col) || PQgetlength(r, row, col) != width)
-        return NULL;
-    return PQgetvalue(r, row, col);
+    if (!PQgetisnull(r, row, col) && PQgetlength(r, row, col) == width)
+        memcpy(to, PQgetvalue(r, row, col), (size_t)width);
 }
 
 int64_t pg_col_i8(const PGresult *r, int row, int col)
 {
-    const char *at = fixed(r, row, col, 8);
     uint64_t v = 0;
-    if (at)
-        memcpy(&v, at, sizeof v);
+    fixed(r, row, col, &v, sizeof v);
     return (int64_t)be64toh(v);
 }
 
 int32_t pg_col_i4(const PGresult *r, int row, int col)
 {
-    const char *at = fixed(r, row, col, 4);
     uint32_t v = 0;
-    if (at)
-        memcpy(&v, at, sizeof v);
+    fixed(r, row, col, &v, sizeof v);
     return (int32_t)be32toh(v);
 }
 
 int16_t pg_col_i2(const PGresult *r, int row, int col)
 {
-    const char *at = fixed(r, row, col, 2);
     uint16_t v = 0;
-    if (at)
-        memcpy(&v, at, sizeof v);
+    fixed(r, row, col, &v, sizeof v);
     return (int16_t)be16toh(v);
 }
 
@@ -229,8 +222,9 @@ uint8_t pg_col_kind(const PGresult *r, int row, int col, unsigned count)
 
 bool pg_col_bool(const PGresult *r, int row, int col)
 {
-    const char *at = fixed(r, row, col, 1);
-    return at && *at;
+    char v = 0;
+    fixed(r, row, col, &v, sizeof v);
+    return v != 0;
 }
 
 struct span pg_col_bytes(const PGresult *r, int row, int col)

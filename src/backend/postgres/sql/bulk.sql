@@ -35,7 +35,12 @@ FOR UPDATE OF j;
 
 -- name: lock_number
 -- Locks the queue $1 as lock_shared does.
-SELECT pg_advisory_xact_lock_shared(${lock_class(queues)}, $1::int4) IS NULL;
+SELECT n, ${take_lock(n; limited)}
+FROM (
+    SELECT y.n, c.queue AS limited
+    FROM (SELECT $1::int4 AS n) y
+    LEFT JOIN @claim_queue c ON c.queue = y.n
+) x;
 
 -- name: bulk_step
 -- Writes how far the bulk action $1 is: sequence ($2), changed ($3), refused ($4), epoch of its node ($5).

@@ -269,8 +269,8 @@ SELECT number, name
 FROM @queues
 WHERE NOT deleted AND paused_until > $1::int8 AND paused_until <= $2::int8;
 
--- name: fold
--- Folds what was added to the sums into the totals and the history.
+-- name: add_deltas
+-- Moves what was added to the sums to the totals and the history.
 WITH d AS (
     DELETE FROM @delta
     RETURNING *
@@ -357,7 +357,7 @@ SELECT coalesce(
 
 -- name: figures
 -- Returns the figures of the store: jobs by state, idempotency keys, queues, keys and their bytes, pending
--- and dead notices.
+-- and dead notices, and whether a queue has limits at the claim, or had.
 SELECT x.*, k.idempotency_keys, (SELECT count(*) FROM @queues WHERE NOT deleted)::int8, k.kv_keys,
     k.kv_bytes, (
     SELECT count(*)
@@ -367,7 +367,10 @@ SELECT x.*, k.idempotency_keys, (SELECT count(*) FROM @queues WHERE NOT deleted)
     SELECT count(*)
     FROM @notice
     WHERE state = ${notice_dead}
-)::int8
+)::int8, EXISTS (
+    SELECT
+    FROM @claim_queue
+)
 FROM (
     SELECT ${each(${job_counts}; coalesce(sum(%), 0)::int8)}
     FROM (

@@ -1,28 +1,40 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What a unit of work reads and locks (load.c, loaded.c), in one round.
 
--- part: lock_queues(lock)
--- Takes this lock on queues in ascending order, so that two units never wait for each other.
-SELECT n, ${lock}(${lock_class(queues)}, n) IS NULL
-FROM (
-    SELECT number AS n
-    FROM @queues
-    WHERE name = ANY ($1::text[]) AND NOT deleted
-    UNION
-    SELECT queue
-    FROM @job
-    WHERE seq = ANY ($2::int8[])
-    ORDER BY 1
-) x
+-- part: take_lock(queue; limited)
+-- Queues with limits at the claim (limits.sql) are locked exclusively. Returns a column that means nothing, and whether
+-- the lock is exclusive.
+CASE WHEN ${limited} IS NULL THEN pg_advisory_xact_lock_shared(${lock_class(queues)}, ${queue}) IS NULL
+    ELSE pg_advisory_xact_lock(${lock_class(queues)}, ${queue}) IS NULL END, ${limited} IS NOT NULL
+
+-- part: numbers_of(names; jobs)
+-- The numbers of the queues with these names, and of these jobs.
+SELECT number AS n
+FROM @queues
+WHERE name = ANY (${names}::text[]) AND NOT deleted
+UNION
+SELECT queue
+FROM @job
+WHERE seq = ANY (${jobs}::int8[])
 
 -- name: lock_shared
--- Locks the queues of a unit against units that change a queue as a whole. Takes names ($1) and jobs ($2);
--- returns numbers.
-${lock_queues(pg_advisory_xact_lock_shared)};
+-- Locks the queues of a unit against units that change a queue as a whole, in ascending order, so that two units never
+-- wait for each other. Takes names ($1) and jobs ($2); returns numbers, and whether the lock is exclusive.
+SELECT n, ${take_lock(n; limited)}
+FROM (
+    SELECT y.n, c.queue AS limited
+    FROM (${numbers_of($1; $2)}) y
+    LEFT JOIN @claim_queue c ON c.queue = y.n
+    ORDER BY 1
+) x;
 
 -- name: lock_alone
 -- The same for a unit that changes a queue as a whole: it excludes every other unit.
-${lock_queues(pg_advisory_xact_lock)};
+SELECT n, pg_advisory_xact_lock(${lock_class(queues)}, n) IS NULL, true
+FROM (
+    ${numbers_of($1; $2)}
+    ORDER BY 1
+) x;
 
 -- name: seqs
 -- Draws $1 sequences for new jobs; returns one a row.
@@ -69,7 +81,7 @@ ORDER BY j.seq
 FOR UPDATE;
 
 -- name: claim
--- Returns and locks ready jobs for claims. Takes names of queues ($1), how many jobs each wants ($2) and
+-- Returns and locks ready jobs for claims, by priority. Takes names of queues ($1), how many jobs each wants ($2) and
 -- the manual time or 0 ($3). Small bodies are returned along with the job.
 SELECT c.*
 FROM unnest($1::text[], $2::int4[]) w(name, n)
@@ -123,11 +135,15 @@ WHERE q.number = ANY (ARRAY(
 
 -- name: nonce_lock
 -- Locks these queues as lock_shared does. Takes nonces ($1).
-SELECT n, pg_advisory_xact_lock_shared(${lock_class(queues)}, n) IS NULL
+SELECT n, ${take_lock(n; limited)}
 FROM (
-    SELECT DISTINCT queue AS n
-    FROM @job
-    WHERE state = ${running} AND nonce = ANY ($1::int8[])
+    SELECT y.n, c.queue AS limited
+    FROM (
+        SELECT DISTINCT queue AS n
+        FROM @job
+        WHERE state = ${running} AND nonce = ANY ($1::int8[])
+    ) y
+    LEFT JOIN @claim_queue c ON c.queue = y.n
     ORDER BY 1
 ) x;
 

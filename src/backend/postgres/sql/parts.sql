@@ -32,7 +32,7 @@ failed_ms, died_ms
 ${job_counts}, urgent, removed, ${outcome_counts}
 
 -- part: key_counts
--- The counts of keys: the total, and what was added since the last fold.
+-- The counts of keys: the total, and what was added since the leader last added it to the total.
 (
     SELECT idempotency_keys, kv_keys, kv_bytes
     FROM @key_total
@@ -42,7 +42,7 @@ ${job_counts}, urgent, removed, ${outcome_counts}
 )
 
 -- part: counts_of(queues)
--- The sums of these queues: the totals, and what was added since the last fold.
+-- The sums of these queues: the totals, and what was added since the leader last added it to the total.
 SELECT queue, ${each(${sums}; sum(%)::int8 AS %)}
 FROM (
     SELECT * FROM @total t

@@ -180,6 +180,8 @@ static int create(PGconn *pg, const struct pg_url *url, struct err_note *note)
         err = run(pg, url, SQL_SCHEMA_CREATE, "the schema cannot be created", note);
     if (!err && !f.meta)
         err = run(pg, url, SQL_SCHEMA_TABLES, "the tables cannot be created", note);
+    if (!err && !f.meta)
+        err = run(pg, url, SQL_SCHEMA_INBOX, "the functions cannot be created", note);
     if (!err)
         return run(pg, url, SQL_COMMIT, "the schema cannot be committed", note);
     PQclear(pg_exec(pg, "ROLLBACK", url->patience_ms));

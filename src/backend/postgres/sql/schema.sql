@@ -102,7 +102,7 @@ CREATE TABLE @queues (
 CREATE UNIQUE INDEX queue_by_name ON @queues (name) WHERE NOT deleted;
 CREATE INDEX queue_purging ON @queues (number) WHERE purging;
 
--- The sums of each queue, as of the last fold.
+-- The sums of each queue, without what units have added since (see the delta tables).
 CREATE TABLE @total (
     queue int4 PRIMARY KEY,
     ${each(${sums}; % int8 NOT NULL DEFAULT 0)}
@@ -116,7 +116,7 @@ CREATE TABLE @hour (
     PRIMARY KEY (queue, hour)
 ) WITH (fillfactor = 70);
 
--- What units added to the sums since the last fold.
+-- What units added to the sums since the leader last added it to the total.
 CREATE TABLE @delta (
     queue int4 NOT NULL,
     hour int4 NOT NULL,
@@ -124,7 +124,7 @@ CREATE TABLE @delta (
 ) ${churn};
 CREATE INDEX delta_by_queue ON @delta (queue);
 
--- The counts of all keys, as of the last fold: one row.
+-- The counts of all keys, without what units have added since (see the delta tables): one row.
 CREATE TABLE @key_total (
     one bool PRIMARY KEY DEFAULT true CHECK (one),
     idempotency_keys int8 NOT NULL DEFAULT 0,
@@ -153,7 +153,7 @@ CREATE TABLE @job (
     crashes int4 NOT NULL DEFAULT 0,
     payload_kind int2 NOT NULL,
     payload_bytes int4 NOT NULL,
-    flags int2 NOT NULL DEFAULT 0,  -- JOB_BOUND, JOB_PENDING (core/jobs/job.h)
+    flags int2 NOT NULL DEFAULT 0,  -- JOB_BOUND, JOB_PENDING (core/jobs/job.h), FLAG_SLOT (sql/version.h)
     token_epoch int4 NOT NULL DEFAULT 0,  -- of the newest lease: epoch of the node …
     token_counter int8 NOT NULL DEFAULT 0,  -- … and a counter
     lease_ms int4 NOT NULL DEFAULT 0,
@@ -193,7 +193,55 @@ CREATE INDEX job_kept ON @job (queue, state, since, seq) WHERE state >= ${done};
 CREATE UNIQUE INDEX job_key ON @job (queue, unique_key) WHERE holds_key;
 CREATE INDEX job_group ON @job (queue, group_key, state) WHERE group_key IS NOT NULL;
 CREATE INDEX job_task ON @job ((${task_status}), (${task_scheduled_at})) WHERE ${by_due};
+CREATE INDEX job_slot ON @job (queue, (coalesce(group_key, ''))) WHERE state = ${running} AND flags & ${flag_slot} <> 0;
 CREATE INDEX job_holder ON @job (holder) WHERE state = ${running} AND lease_ms = 0 AND holder > 0;
+
+-- Queues that have limits at the claim, or had (limits.sql).
+CREATE TABLE @claim_queue (
+    queue int4 PRIMARY KEY,
+    ordered bool NOT NULL,  -- its ready jobs are in claim_ready and its groups in claim_group
+    grouped bool NOT NULL,
+    fair bool NOT NULL,
+    ageing_ms int8 NOT NULL,
+    max_running int8 NOT NULL,
+    max_running_per_group int8 NOT NULL,
+    round int8 NOT NULL DEFAULT 0,  -- the highest in which a group was served
+    full_us int8 NOT NULL DEFAULT 0,  -- when its bucket is full
+    version int4 NOT NULL DEFAULT 1,  -- of its order: rows with another one do not count, and are removed
+    built bool NOT NULL,  -- its order has all ready jobs; if not, those up to this place:
+    at_priority int8 NOT NULL DEFAULT ${int8_max},
+    at_seq int8 NOT NULL DEFAULT 0,
+    dirty bool NOT NULL DEFAULT false,  -- there may be rows of older versions
+    dropped bool NOT NULL DEFAULT false  -- the queue was deleted
+) WITH (fillfactor = 50);
+
+-- The ready jobs of such queues, in the order in which they start within their group.
+CREATE TABLE @claim_ready (
+    seq int8 PRIMARY KEY,
+    queue int4 NOT NULL,
+    version int4 NOT NULL,
+    group_key text COLLATE "C" NOT NULL,
+    priority int8 NOT NULL  -- claim_priority (core/queues/claim_limits.h)
+) ${churn};
+CREATE INDEX claim_ready_order ON @claim_ready (queue, version, group_key, priority DESC, seq);
+
+-- The groups that have ready jobs, each with the place of its first one; and those whose bucket is not full.
+CREATE TABLE @claim_group (
+    queue int4,
+    group_key text COLLATE "C",
+    version int4 NOT NULL,
+    priority int8,  -- of its first ready job, like seq; NULL = it has none
+    seq int8,
+    round int8 NOT NULL,
+    busy bool NOT NULL,  -- it has no free slot
+    full_us int8 NOT NULL,
+    wait_us int8 NOT NULL,  -- when it gets its next token; 0 = it has one
+    open bool NOT NULL GENERATED ALWAYS AS (NOT busy AND wait_us = 0 AND seq IS NOT NULL) STORED,
+    PRIMARY KEY (queue, group_key)
+) ${churn};
+CREATE INDEX claim_group_place ON @claim_group (queue, version, open, priority DESC, round, seq);
+CREATE INDEX claim_group_wait ON @claim_group (queue, wait_us) WHERE wait_us > 0;
+CREATE INDEX claim_group_idle ON @claim_group (full_us) WHERE seq IS NULL;
 
 -- Attempts that ended, the newest of each job.
 CREATE TABLE @attempt (

@@ -170,7 +170,7 @@ SELECT unnest($1::int8[]), unnest($2::int8[]), unnest($3::int8[]), unnest($4::in
 
 -- name: delta_add
 -- Adds to the sums of queues. Takes queues ($1), hours since 1970 ($2) and one array for each sum. Rows are
--- only added here, so that units of different nodes never wait for each other; the leader folds them into
+-- only added here, so that units of different nodes never wait for each other; the leader adds them to
 -- the totals.
 INSERT INTO @delta (queue, hour, ${sums})
 SELECT unnest($1::int4[]), unnest($2::int4[]), unnest($3::int8[]), unnest($4::int8[]), unnest($5::int8[]),

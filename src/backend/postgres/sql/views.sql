@@ -61,7 +61,8 @@ ${peek(j.state = $4::int4 AND j.state >= ${running}; x.since DESC, x.seq DESC; j
 -- name: queue_views
 -- Returns queues with their sums, the time since which the first ready jobs wait and the next scheduled
 -- time. Takes names ($1), numbers ($2), or how many ($3) after which name ($4). Of each priority the first
--- 20 jobs are examined.
+-- 20 jobs are examined. Then, for limits at the claim: slots in use, when the bucket is full, and how many ready jobs
+-- are in groups without a free slot, and in groups that wait for a token at $5 (µs).
 WITH n AS MATERIALIZED (
     SELECT number
     FROM @queues
@@ -111,10 +112,13 @@ SELECT ${queue_columns}, coalesce(
         ORDER BY j.run_at
         LIMIT 1
     ), 0
-), ${each(${sums}; coalesce(c.%, 0)::int8)}
+), ${each(${sums}; coalesce(c.%, 0)::int8)}, coalesce(${slots_of(k)}, 0), coalesce(k.full_us,
+    0), CASE WHEN k.ordered THEN
+    ${ready_of(g.busy)} ELSE 0 END, CASE WHEN k.ordered THEN ${ready_of(NOT g.busy AND g.wait_us > $5::int8)} ELSE 0 END
 FROM n
 JOIN @queues q ON q.number = n.number
 LEFT JOIN c ON c.queue = q.number
+LEFT JOIN @claim_queue k ON k.queue = q.number
 ORDER BY q.name;
 
 -- name: group_counts

@@ -104,6 +104,8 @@ static int bulk_work(struct pg_store *s)
     int err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
     if (err)
         return err;
+    if (!pg_limits_locked(u, pg_conn_result(s->pipeline, 1), NULL))
+        return -ERR_LOCKED; /* its limits are new: the slice begins again */
     pg_load_rows(u, 3, false);
     size_t slice = u->row_count;
     pg_load_rows(u, 4, false);
@@ -133,8 +135,8 @@ static void slice_cb(void *ctx, int err, const struct round_error *error)
     struct pg_store *s = ctx;
     if (err)
         pg_round_failed(s, err, error);
-    else if (bulk_work(s) != 0)
-        pg_give_back(s, false, "out of memory");
+    else if ((err = bulk_work(s)) != 0)
+        pg_give_back(s, err == -ERR_LOCKED, "out of memory");
     else
         pg_store_and_commit(s);
 }

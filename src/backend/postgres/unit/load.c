@@ -44,7 +44,7 @@ static void send_queues(struct unit *u)
 {
     names_array(u, false);
     seqs_array(u, any_job);
-    pg_conn_send(pg_pipeline_of(u), u->alone ? SQL_LOCK_ALONE : SQL_LOCK_SHARED, &pg_unit(u)->args);
+    send_as(u, LOAD_LOCKS, u->alone ? SQL_LOCK_ALONE : SQL_LOCK_SHARED);
     send_as(u, LOAD_NOW, SQL_NOW);
     names_array(u, false);
     seqs_array(u, any_job);
@@ -80,19 +80,25 @@ static bool send_jobs(struct unit *u)
     return true;
 }
 
+/* The jobs of the others are loaded with their groups (limits.c). */
+static bool by_priority(const struct wanted_name *n)
+{
+    return n->claims && !n->ordered;
+}
+
 static void send_claims(struct unit *u)
 {
     size_t n = 0;
     pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
     for (size_t i = 0; i < u->name_count; i++)
-        if (u->names[i].claims) {
+        if (by_priority(&u->names[i])) {
             pg_array_blob(&pg_unit(u)->args, u->names[i].name);
             n++;
         }
     pg_array_end(&pg_unit(u)->args);
     pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
     for (size_t i = 0; i < u->name_count; i++)
-        if (u->names[i].claims)
+        if (by_priority(&u->names[i]))
             pg_array_i4(&pg_unit(u)->args, (int32_t)u->names[i].claims);
     pg_array_end(&pg_unit(u)->args);
     pg_args_i8(&pg_unit(u)->args, shared_manual_now(u->s));
@@ -204,7 +210,7 @@ static void send_nonces(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
         return;
     }
-    pg_conn_send(pg_pipeline_of(u), SQL_NONCE_LOCK, &pg_unit(u)->args);
+    send_as(u, LOAD_NONCE_LOCKS, SQL_NONCE_LOCK);
     nonces_array(u);
     send_as(u, LOAD_NONCE_QUEUES, SQL_NONCE_QUEUES);
     nonces_array(u);
@@ -223,6 +229,7 @@ bool pg_unit_send_load(struct unit *u)
     send_holders(u);
     send_nonces(u);
     send_claims(u);
+    pg_limits_send_load(u);
     send_idem(u);
     pg_keys_send_commits(u);
     if (unit_may_notify(u)) {

@@ -61,7 +61,7 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
 
 /* Small bodies come with the row; larger ones are fetched when it is known which claim gets
  * them. */
-static void row_claimable(struct unit *u, struct row *r, const PGresult *res, int at)
+void pg_row_bodies(struct row *r, const PGresult *res, int at)
 {
     bool payload = r->job.payload_bytes == 0 || !PQgetisnull(res, at, JOB_PAYLOAD);
     bool result = r->result_kind == PAYLOAD_NONE || !PQgetisnull(res, at, JOB_RESULT);
@@ -71,7 +71,6 @@ static void row_claimable(struct unit *u, struct row *r, const PGresult *res, in
         r->error = pg_col_bytes(res, at, JOB_ERROR);
         r->has_payload = true;
     }
-    unit_claimable(u, r);
 }
 
 /* Loads one row into the unit; an existing row is not changed. */
@@ -101,8 +100,10 @@ void pg_load_rows(struct unit *u, size_t result, bool claimable)
         struct row *row = pg_load_row(u, r, i);
         if (!row)
             return;
-        if (claimable)
-            row_claimable(u, row, r, i);
+        if (!claimable)
+            continue;
+        pg_row_bodies(row, r, i);
+        unit_claimable(u, row);
     }
 }
 
@@ -120,6 +121,7 @@ int pg_queue_read(const PGresult *r, int at, struct wqueue *ret)
     ret->paused_until.ms = pg_col_time(r, at, 9);
     ret->gone = pg_col_bool(r, at, 10);
     int err = policy_decode(pg_col_bytes(r, at, 5), &ret->policy);
+    ret->was_limited = !err && claim_limited(&ret->policy);
     return err || sound_queue(ret) ? err : -ERR_CORRUPT;
 }
 
@@ -233,6 +235,7 @@ int pg_unit_loaded(struct unit *u)
     pg_load_rows(u, slot[LOAD_HOLDERS], false);
     pg_load_rows(u, slot[LOAD_NONCES], false);
     pg_load_rows(u, slot[LOAD_CLAIMS], true);
+    pg_limits_loaded(u);
     pg_keys_commits_loaded(u);
     return u->nomem ? -ERR_NOMEM : 0;
 }

@@ -9,8 +9,10 @@
  * insert fails and the unit begins again (transact.c).
  *
  * Sums are not updated in place: rows of delta_add and key_delta_add are only added, so that units
- * of different nodes never wait for each other's counters. The leader folds them (fold). */
+ * of different nodes never wait for each other's counters. The leader moves them to the totals
+ * (add_deltas). */
 #include "backend/postgres/impl.h"
+#include "backend/postgres/sql/version.h"
 
 #define HOUR_MS INT64_C(3600000)
 
@@ -108,6 +110,11 @@ static uint64_t outcome_counts_pack(const struct outcome_counts *f)
            (uint64_t)f->rejections << 48 | (uint64_t)f->requeues << 56;
 }
 
+static bool occupies_slot(const struct row *r)
+{
+    return r->job.state == STATE_RUNNING && claim_limited(&r->q->policy);
+}
+
 I8_COLUMN(seq, r->job.seq)
 I8_COLUMN(id_hi, r->job.id_hi)
 I4_COLUMN(queue, r->job.queue)
@@ -121,7 +128,7 @@ I4_COLUMN(failures, r->job.failures)
 I4_COLUMN(crashes, r->job.crashes)
 I2_COLUMN(payload_kind, r->job.payload_kind)
 I4_COLUMN(payload_bytes, r->job.payload_bytes)
-I2_COLUMN(flags, r->job.flags)
+I2_COLUMN(flags, r->job.flags | (occupies_slot(r) ? FLAG_SLOT : 0))
 I4_COLUMN(tok_epoch, r->token.epoch)
 I8_COLUMN(tok_counter, r->token.counter)
 I4_COLUMN(lease_ms, r->lease_ms)
@@ -539,6 +546,7 @@ void pg_unit_send_store(struct unit *u)
     pg_schedules_send_store(u);
     pg_alerts_send_store(u);
     send_jobs(u);
+    pg_limits_send_store(u);
     send_attempts(u);
     send_replies(u);
     send_idems(u);

@@ -158,8 +158,10 @@ static int check_info(struct handshake *g, struct err_note *note)
                             "the Redis server has version %s; Holdfast needs %d.0 or newer",
                             g->found.version, VERSION_MIN);
     if (strcmp(role, "master") != 0)
-        return err_note_set(note, -ERR_INVALID,
-                            "the Redis server is a %s that takes no writes; name the master", role);
+        return err_note_set(
+            note, -ERR_INVALID,
+            "the Redis server is a %s that accepts no writes; give the address of the master",
+            role);
     g->loading = loading[0] == '1';
     return g->loading ? err_note_set(note, -ERR_IO, "the Redis server is still reading its data")
                       : 0;

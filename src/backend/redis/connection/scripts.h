@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scripts that run inside the server, one file each in lua/. They only move data; the decisions
- * are made outside, by the rules of core. */
+ * are made outside, by the rules of core. A new script is a file in lua/, which the build turns
+ * into a constant LUA_NAME, an id here, and a row of the table in scripts.c. */
 #pragma once
 
 #include "backend/redis/connection/args.h"

@@ -197,9 +197,12 @@ int rd_unit_loaded(struct item *it, const redisReply *r)
     return u->nomem ? -ERR_NOMEM : 0;
 }
 
-const redisReply *rd_load_keys(const redisReply *r)
+bool rd_keys_answered(struct item *it, redisReply *r)
 {
-    return reply_at(r, IS_KEYS_VALUES);
+    if (!rd_item_answered(it, r, false))
+        return false;
+    rd_kv_loaded(it, reply_at(r, IS_KEYS_VALUES));
+    return true;
 }
 
 /* --- jobs that share a unique key --- */

@@ -46,9 +46,10 @@ static bool adds_jobs(const struct item *it)
     bool grows = false;
     for (size_t i = 0; i < u->row_count && !grows; i++)
         grows = u->rows[i]->fresh || u->rows[i]->set_payload;
-    for (size_t i = 0; i < u->count && !grows; i++)
-        grows = (u->turns[i].op->kind == OP_KV_COMMIT && u->turns[i].op->kv_commit.set_count) ||
-                u->turns[i].op->kind == OP_ALERT_PUT;
+    for (size_t i = 0; i < u->count && !grows; i++) {
+        const struct op_kv_commit *c = op_commit(u->turns[i].op);
+        grows = (c && c->set_count) || u->turns[i].op->kind == OP_ALERT_PUT;
+    }
     for (size_t i = 0; i < u->queue_count && !grows; i++)
         grows = u->queues[i]->put && !u->queues[i]->packed.len;
     return grows && it->kind == ITEM_UNIT && !it->no_growth;

@@ -371,7 +371,7 @@ static int perform(struct transfer *t, struct err_note *note)
         CURLcode code = curl_easy_perform(t->client->curl);
         curl_easy_getinfo(t->client->curl, CURLINFO_RESPONSE_CODE, &t->reply->status);
         if (code != CURLE_OK && t->error == 0)
-            rc = err_note_set(note, -ERR_IO, "no answer from the server at %.200s: %s",
+            rc = err_note_set(note, -ERR_IO, "no reply from the server at %.200s: %s",
                               t->client->server, said[0] ? said : curl_easy_strerror(code));
     }
     curl_easy_setopt(t->client->curl, CURLOPT_ERRORBUFFER, NULL);
@@ -391,6 +391,6 @@ int client_call(struct client *c, const struct client_request *request, struct c
     if (rc == 0)
         rc = perform(&t, note);
     if (rc == -ERR_NOMEM || rc == -ERR_TOO_BIG)
-        err_note_set(note, rc, rc == -ERR_NOMEM ? "out of memory" : "the answer is too long");
+        err_note_set(note, rc, rc == -ERR_NOMEM ? "out of memory" : "the reply is too long");
     return rc;
 }

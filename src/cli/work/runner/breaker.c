@@ -51,7 +51,7 @@ static void report_cb(void *ctx, const struct call_reply *reply)
     struct runner *r = ctx;
     r->asides--;
     if (reply->status < 200 || reply->status > 299)
-        log_event(&r->log.log, LOG_WARN, "breaker_not_told", LOG_INT("status", reply->status),
+        log_event(&r->log.log, LOG_WARN, "breaker_report_failed", LOG_INT("status", reply->status),
                   LOG_SPAN("reason", runner_why(r, reply)));
     runner_poke(r);
 }

@@ -170,13 +170,16 @@ static void call_finish(struct call *c, CURLcode code)
 {
     struct call_reply reply = {.body = buf_span(&c->reply), .body_bytes = c->reply_bytes};
     curl_off_t seconds = 0, length = 0;
+    char *type = NULL;
     bool cut = c->too_long && c->read_max > c->body_max; /* enough was read */
     if (code == CURLE_OK || cut) {
         curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &reply.status);
         curl_easy_getinfo(c->curl, CURLINFO_RETRY_AFTER, &seconds);
+        curl_easy_getinfo(c->curl, CURLINFO_CONTENT_TYPE, &type);
         curl_easy_getinfo(c->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
         if (length > (curl_off_t)reply.body_bytes)
             reply.body_bytes = (uint64_t)length; /* not all of it was read */
+        reply.content_type = type;
         reply.retry_after_ms = seconds > 0 && seconds < INT32_MAX ? seconds * 1000 : 0;
     } else {
         reply.error = c->too_long   ? "the reply is too long"

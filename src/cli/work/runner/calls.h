@@ -18,11 +18,12 @@ struct calls;
 struct call;
 
 struct call_reply {
-    long status;            /* 0 = no reply; `error` has the reason */
-    const char *error;      /* a sentence; NULL with a status */
-    struct span body;       /* the first body_max bytes */
-    uint64_t body_bytes;    /* length of the body, as far as it was read or announced */
-    int64_t retry_after_ms; /* of the header Retry-After; 0 = none */
+    long status;              /* 0 = no reply; `error` has the reason */
+    const char *error;        /* a sentence; NULL with a status */
+    struct span body;         /* the first body_max bytes */
+    uint64_t body_bytes;      /* length of the body, as far as it was read or announced */
+    int64_t retry_after_ms;   /* of the header Retry-After; 0 = none */
+    const char *content_type; /* NULL = none */
 };
 /* The data of the reply is valid during the call. */
 typedef void (*call_done_fn)(void *ctx, const struct call_reply *reply);

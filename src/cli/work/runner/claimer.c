@@ -79,7 +79,7 @@ static void failure_back_off(struct runner *r, const struct call_reply *reply)
         ms = (uint64_t)reply->retry_after_ms;
     if (ms > RETRY_AFTER_MS_MAX)
         ms = RETRY_AFTER_MS_MAX;
-    log_event(&r->log.log, LOG_WARN, "no_claim", LOG_TEXT("server", r->plan->server),
+    log_event(&r->log.log, LOG_WARN, "claim_failed", LOG_TEXT("server", r->plan->server),
               LOG_INT("status", reply->status), LOG_SPAN("reason", runner_why(r, reply)),
               LOG_INT("retry_ms", ms));
     claimer_pause(r, ms);

@@ -76,6 +76,7 @@ static void outcome_body(const struct task *t, struct json_writer *w)
             json_write_key(w, "result");
             result_write(w, buf_span(&t->output), t->output_bytes);
         }
+        handoff_write_members(&t->handoff, w);
         return;
     }
     bool stopped = t->stop == TASK_STOPPED || t->stop == TASK_CANCELLED;
@@ -223,13 +224,18 @@ static void call_cb(void *ctx, const struct call_reply *reply)
     enum task_call what = t->calling;
     t->call = NULL;
     t->calling = TASK_NO_CALL;
-    if (runner_unanswered(reply)) {
-        log_event(&t->runner->log.log, LOG_WARN, "no_answer", LOG_TEXT("id", t->job.id),
+    bool refused = what == TASK_OUTCOME && handoffs_refused(t, reply);
+    if (!refused && runner_unanswered(reply)) {
+        log_event(&t->runner->log.log, LOG_WARN, "report_not_answered", LOG_TEXT("id", t->job.id),
                   LOG_SPAN("reason", runner_why(t->runner, reply)));
         call_retry(t, what);
         return;
     }
     t->failures = 0;
+    if (refused) {
+        task_next(t);
+        return;
+    }
     if (what == TASK_OUTCOME) {
         outcome_cb(t, reply); /* t may have been freed */
         return;
@@ -291,11 +297,33 @@ static int64_t call_ms(const struct runner *r, enum task_call what)
     return what == TASK_EXTEND || ms > REPORT_MS_MIN ? ms : REPORT_MS_MIN;
 }
 
+#define TRACE_LINES 2
+
+/* A hand-off continues the trace of its job. */
+static size_t trace_lines(struct task *t, const char *lines[TRACE_LINES])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < t->job.header_count && count < TRACE_LINES; i++) {
+        const struct work_header *h = &t->job.headers[i];
+        struct buf line;
+        if (!handoff_given(&t->handoff) || !work_header_is_trace(h->name))
+            continue;
+        buf_init(&line);
+        if (http_target_header(&line, h->name.len == 11 ? "traceparent" : "tracestate", h->value) ==
+            0)
+            lines[count] = arena_text(&t->runner->scratch, buf_span(&line));
+        count += lines[count] != NULL;
+        buf_done(&line);
+    }
+    return count;
+}
+
 void task_next(struct task *t)
 {
     static const char *const verbs[] = {
         [TASK_EXTEND] = "/extend", [TASK_PROGRESS] = "/progress", [TASK_LOG] = "/log"};
     struct runner *r = t->runner;
+    const char *lines[TRACE_LINES] = {NULL};
     struct json_writer w;
     struct buf body;
     enum task_call what = due(t);
@@ -314,12 +342,16 @@ void task_next(struct task *t)
     if (json_writer_finish(&w) < 0)
         runner_no_memory(r);
     else if (path)
-        t->call = runner_ask(r, &(struct runner_request){.path = path,
-                                                         .body = buf_span(&body),
-                                                         .timeout_ms = call_ms(r, what),
-                                                         .fresh = t->failures > 0,
-                                                         .done = call_cb,
-                                                         .ctx = t});
+        t->call =
+            runner_ask(r, &(struct runner_request){
+                              .path = path,
+                              .body = buf_span(&body),
+                              .timeout_ms = call_ms(r, what),
+                              .fresh = t->failures > 0,
+                              .headers = lines,
+                              .header_count = what == TASK_OUTCOME ? trace_lines(t, lines) : 0,
+                              .done = call_cb,
+                              .ctx = t});
     if (t->call) {
         t->calling = what;
         t->called_at = runner_now(r);

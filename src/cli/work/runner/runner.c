@@ -39,6 +39,8 @@ struct call *runner_ask(struct runner *r, const struct runner_request *q)
                                  .body = q->body,
                                  .timeout_ms = q->timeout_ms ? q->timeout_ms : CALL_TIMEOUT_MS,
                                  .fresh = q->fresh,
+                                 .headers = q->headers,
+                                 .header_count = q->header_count,
                                  .body_max = REPLY_BYTES_MAX,
                                  .done = q->done,
                                  .ctx = q->ctx,
@@ -311,6 +313,7 @@ static void runner_close(struct runner *r)
 {
     while (!link_alone(&r->tasks))
         task_free(LINK_OWNER(r->tasks.next, struct task, link));
+    handoffs_close(r);
     calls_close(r->calls);
     uv_run(&r->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&r->loop) == 0);

@@ -7,6 +7,7 @@
  *   breaker.c   the circuit breaker of --breaker
  *   task.c      one job, from the claim until its outcome is reported
  *   report.c    the calls of a task to the server: extend, progress, log, outcome
+ *   handoffs.c  what tasks hand off: the files of commands, the replies of HTTP targets
  *   job_text.c  standard error and progress of a task, kept until they are sent
  *   leases.c    heartbeats, which renew all leases at once
  *   work_log.c  the log, and the bar of --until-empty
@@ -19,6 +20,7 @@
 #include <uv.h>
 
 #include "base/containers/link.h"
+#include "cli/work/handoff.h"
 #include "cli/work/job.h"
 #include "cli/work/log/work_log.h"
 #include "cli/work/options.h"
@@ -84,7 +86,9 @@ struct task {
     struct buf output; /* of the target */
     uint64_t output_bytes;
     struct buf error; /* a sentence; empty = the end of standard error is the error */
-    int64_t delay_ms; /* of a release; -1 = none */
+    struct buf handoff_text;
+    struct handoff handoff; /* points into the text */
+    int64_t delay_ms;       /* of a release; -1 = none */
     int64_t retry_after_ms;
     bool rate_limited;
     bool no_reply;
@@ -117,9 +121,11 @@ struct runner {
     bool finished; /* no more claims, for a reason other than a signal */
     bool closing;
     int status;
-    uint64_t done, failed; /* jobs */
-    unsigned problems;     /* consecutive pauses after problems of the worker */
-    uint64_t problem_end;  /* when the last of these pauses ends */
+    uint64_t done, failed;                /* jobs */
+    char handoff_dir[HANDOFF_PATH_BYTES]; /* of the commands; "" = not created yet */
+    uint64_t handoffs;                    /* files named so far */
+    unsigned problems;                    /* consecutive pauses after problems of the worker */
+    uint64_t problem_end;                 /* when the last of these pauses ends */
     uint64_t problem_back; /* when jobs that were released after a problem are ready again */
     struct {               /* queue_check.c */
         struct call *call;
@@ -176,6 +182,8 @@ struct runner_request {
     struct span body;
     int64_t timeout_ms; /* 0 = CALL_TIMEOUT_MS */
     bool fresh;         /* see struct call_request */
+    const char *const *headers;
+    size_t header_count;
     call_done_fn done;
     void *ctx;
 };
@@ -223,6 +231,19 @@ void task_over(struct task *t, const char *outcome);
 void task_free(struct task *t);
 /* The task with this lease token; NULL = none. */
 struct task *task_find(struct runner *r, struct span token);
+
+/* ---- handoffs.c ---- */
+/* Gives the job the name of a file; without one if there is no directory for it. */
+void handoffs_begin(struct task *t);
+/* The target has ended, and its job would be acked: takes over what it hands off. If that cannot be
+ * read, the attempt has failed. */
+void handoffs_take(struct task *t, const struct target_end *end);
+/* The server refused the hand-off with this reply: the attempt has failed. False: the refusal is
+ * about something else. */
+bool handoffs_refused(struct task *t, const struct call_reply *reply);
+/* Removes the file; the directory. */
+void handoffs_end(struct task *t);
+void handoffs_close(struct runner *r);
 
 /* ---- report.c ---- */
 /* Sends the next call of the task that is due, if any. */

@@ -108,8 +108,10 @@ static void target_ended(struct task *t, const struct target_end *end)
     t->rate_limited = end->rate_limited;
     t->no_reply = end->no_reply;
     job_text_end(t);
-    bool kept = buf_append_span(&t->output, end->output) == 0;
-    if (end->error && kept)
+    if (t->verdict.verb == WORK_ACK)
+        handoffs_take(t, end);
+    bool kept = end->handoff || buf_append_span(&t->output, end->output) == 0;
+    if (end->error && kept && t->error.len == 0)
         kept = buf_append_text(&t->error, end->error) == 0;
     if (!kept)
         runner_no_memory(t->runner);
@@ -147,6 +149,8 @@ static void target_start(struct task *t)
     struct err_note note;
     struct target_owner owner = {errors_cb, progress_cb, ended_cb, t};
     t->started = runner_now(r);
+    if (!r->plan->url)
+        handoffs_begin(t);
     if (r->plan->url) {
         t->http = http_target_start(r->calls, r->plan, &t->job, owner);
         if (t->http)
@@ -178,6 +182,7 @@ static struct task *task_alloc(struct runner *r)
     t->typed = !r->no_error_type;
     buf_init(&t->output);
     buf_init(&t->error);
+    buf_init(&t->handoff_text);
     job_text_init(&t->text);
     link_init(&t->link);
     return t;
@@ -256,9 +261,11 @@ void task_free(struct task *t)
         http_target_stop(t->http);
     if (t->call)
         call_cancel(t->call);
+    handoffs_end(t);
     work_job_done(&t->job);
     buf_done(&t->output);
     buf_done(&t->error);
+    buf_done(&t->handoff_text);
     job_text_done(&t->text);
     link_remove(&t->link);
     mem_free(t);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -306,8 +307,10 @@ void command_terminate(struct command_run *c, int64_t kill_after_ms)
 {
     struct supervisor_message m = {SUPERVISOR_TERMINATE, (int32_t)kill_after_ms};
     uv_os_fd_t fd;
-    if (!c->over && uv_fileno((uv_handle_t *)&c->pipes[CONTROL], &fd) == 0)
-        (void)!send(fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (c->over || uv_fileno((uv_handle_t *)&c->pipes[CONTROL], &fd) != 0)
+        return;
+    (void)!send(fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)kill(c->supervisor, SIGCONT); /* its command may have stopped it */
 }
 
 bool command_has_ended(const struct command_run *c)

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 
-#define VARIABLES_MAX 12 /* of a job, besides its headers */
+#define VARIABLES_MAX 13 /* of a job, besides its headers */
 
 struct env_list {
     struct work_job *job;
@@ -110,6 +110,7 @@ int environment_of(struct work_job *job, const char *server, char *const *inheri
     set_number(&l, "HOLDFAST_MAX_ATTEMPTS", job->max_attempts);
     set_span(&l, "HOLDFAST_CORRELATION_ID", span_text(job->correlation_id));
     set_number(&l, "HOLDFAST_PROGRESS_FD", WORK_PROGRESS_FD);
+    set_span(&l, "HOLDFAST_HANDOFF", span_text(job->handoff));
     headers_set(&l);
     *ret = l.items;
     return l.error;

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "cli/work/handoff.h"
 
 #define READ_BYTES_MAX ((size_t)1 << 20)
 #define LINES_MAX 8 /* besides the headers of the job */
@@ -70,18 +71,13 @@ static void number_add(struct header_list *l, const char *name, int64_t value)
         line_add(l, name, span_text(text));
 }
 
-static bool is_trace(struct span name)
-{
-    return (name.len == 11 && strncasecmp(name.at, "traceparent", 11) == 0) ||
-           (name.len == 10 && strncasecmp(name.at, "tracestate", 10) == 0);
-}
-
 /* "Holdfast-Header-NAME", with `-` for every character that a header name must not have;
  * traceparent and tracestate keep their names. */
 static void job_header_add(struct header_list *l, const struct work_header *h)
 {
     char name[NAME_BYTES];
-    size_t len = (size_t)snprintf(name, sizeof name, is_trace(h->name) ? "" : "Holdfast-Header-");
+    size_t len = (size_t)snprintf(name, sizeof name,
+                                  work_header_is_trace(h->name) ? "" : "Holdfast-Header-");
     for (size_t i = 0; i < h->name.len && len + 1 < sizeof name; i++) {
         char c = h->name.at[i];
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -108,6 +104,14 @@ static int headers_build(struct work_job *job, struct header_list *l)
     return l->error;
 }
 
+/* Parameters may follow the type. */
+static bool is_handoff(const char *type)
+{
+    size_t len = strlen(HANDOFF_TYPE);
+    return type && strncasecmp(type, HANDOFF_TYPE, len) == 0 &&
+           (type[len] == '\0' || type[len] == ';' || type[len] == ' ');
+}
+
 /* ---- the request ---- */
 
 static void done_cb(void *ctx, const struct call_reply *reply)
@@ -118,6 +122,7 @@ static void done_cb(void *ctx, const struct call_reply *reply)
                              .output_bytes = reply->body_bytes,
                              .retry_after_ms = reply->retry_after_ms,
                              .rate_limited = reply->status == 429 || reply->status == 503,
+                             .handoff = is_handoff(reply->content_type),
                              .no_reply = reply->error != NULL};
     if (reply->error)
         snprintf(h->error, sizeof h->error, "no reply: %s", reply->error);

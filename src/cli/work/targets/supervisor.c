@@ -203,6 +203,8 @@ static void supervisor_main(const struct supervisor_setup *setup)
     sigaddset(&child, SIGCHLD);
     (void)setsid();
     signals_reset();
+    /* If it was stopped, it must continue to end its tree when the runner is killed. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGCONT);
     if (!descriptors_arrange(setup) || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 ||
         (v.child_signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
         return;

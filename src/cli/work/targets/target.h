@@ -18,6 +18,7 @@ struct target_end {
     const char *error;      /* a sentence; NULL = the end of standard error is the error */
     int64_t retry_after_ms; /* 0 = not given */
     bool rate_limited;
+    bool handoff;   /* the output is a hand-off, which contains the result */
     bool no_reply;  /* of an HTTP target; `error` has the reason */
     bool by_itself; /* it ended before it was terminated */
     bool abandoned; /* some processes survived SIGKILL */

@@ -45,6 +45,19 @@ void bs_rig_client(struct bs_rig *r, struct client *c)
     net_client_open(c, beanstalk_address(r->api, 0));
 }
 
+void bs_rig_begin(struct bs_rig *r, struct client *c)
+{
+    bs_rig_init(r);
+    bs_rig_start(r);
+    bs_rig_client(r, c);
+}
+
+void bs_rig_end(struct bs_rig *r, struct client *c)
+{
+    net_client_close(c);
+    bs_rig_done(r);
+}
+
 void bs_rig_send(struct bs_rig *r, struct client *c, const char *text)
 {
     client_send(&r->broker.loop, c, text, strlen(text));

@@ -19,6 +19,8 @@ void bs_rig_init(struct bs_rig *r);
 void bs_rig_start(struct bs_rig *r); /* listens on 127.0.0.1:0 */
 void bs_rig_done(struct bs_rig *r);  /* closes everything and checks that nothing is left */
 void bs_rig_client(struct bs_rig *r, struct client *c);
+void bs_rig_begin(struct bs_rig *r, struct client *c); /* init, start, one client */
+void bs_rig_end(struct bs_rig *r, struct client *c);   /* closes the client and everything else */
 void bs_rig_send(struct bs_rig *r, struct client *c, const char *text);
 /* Sends, and expects exactly this reply, after which nothing more has come. */
 void bs_rig_expect(struct bs_rig *r, struct client *c, const char *text, const char *reply);

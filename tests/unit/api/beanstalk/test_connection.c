@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections of the beanstalk API: order, waits, limits, ends. What each command does is tested in
- * tests/e2e/beanstalk*.test.mjs. */
+ * tests/e2e/apis/beanstalk*.test.mjs. */
 #include "unit/api/beanstalk/bs_rig.h"
 
 #include <sys/socket.h>
@@ -12,9 +12,7 @@ static void one_after_the_other(void **state)
     (void)state;
     struct bs_rig r;
     struct client c;
-    bs_rig_init(&r);
-    bs_rig_start(&r);
-    bs_rig_client(&r, &c);
+    bs_rig_begin(&r, &c);
     bs_rig_expect(&r, &c, "use mail\r\n", "USING mail\r\n");
     bs_rig_expect(&r, &c, "put 7 0 60 5\r\nhello\r\n", "INSERTED 1\r\n");
     bs_rig_expect(&r, &c, "watch mail\r\n", "WATCHING 2\r\n");
@@ -26,8 +24,7 @@ static void one_after_the_other(void **state)
     bs_rig_send(&r, &c, "quit\r\n");
     client_until_eof(&r.broker.loop, &c);
     assert_int_equal(c.len, 0);
-    net_client_close(&c);
-    bs_rig_done(&r);
+    bs_rig_end(&r, &c);
 }
 
 /* Everything at once: the replies come in the order of the commands. */
@@ -45,12 +42,9 @@ static void pipelined(void **state)
         out += (size_t)snprintf(want + out, sizeof want - out,
                                 "INSERTED %d\r\nRESERVED %d 4\r\n%04d\r\nDELETED\r\n", i, i, i);
     }
-    bs_rig_init(&r);
-    bs_rig_start(&r);
-    bs_rig_client(&r, &c);
+    bs_rig_begin(&r, &c);
     bs_rig_expect(&r, &c, input, want);
-    net_client_close(&c);
-    bs_rig_done(&r);
+    bs_rig_end(&r, &c);
 }
 
 /* A body that is larger than the read buffer, there and back. */
@@ -65,9 +59,7 @@ static void large_body(void **state)
     for (size_t i = 0; i < LEN; i++)
         body[i] = (char)('a' + i % 19);
     memcpy(body + LEN, "\r\n", 3);
-    bs_rig_init(&r);
-    bs_rig_start(&r);
-    bs_rig_client(&r, &c);
+    bs_rig_begin(&r, &c);
     snprintf(head, sizeof head, "put 1 0 60 %d\r\n", LEN);
     bs_rig_send(&r, &c, head);
     bs_rig_expect(&r, &c, body, "INSERTED 1\r\n");
@@ -77,8 +69,7 @@ static void large_body(void **state)
     assert_memory_equal(c.data, head, line);
     assert_memory_equal(c.data + line, body, LEN + 2);
     free(body);
-    net_client_close(&c);
-    bs_rig_done(&r);
+    bs_rig_end(&r, &c);
 }
 
 /* ---- reserves that wait ---- */
@@ -129,9 +120,7 @@ static void half_closed(void **state)
     (void)state;
     struct bs_rig r;
     struct client c;
-    bs_rig_init(&r);
-    bs_rig_start(&r);
-    bs_rig_client(&r, &c);
+    bs_rig_begin(&r, &c);
     bs_rig_send(&r, &c, "put 1 0 60 1\r\nx\r\nreserve\r\nreserve\r\nlist-tube-used\r\n");
     assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
     client_until_eof(&r.broker.loop, &c);
@@ -202,8 +191,7 @@ static void incomplete_command(void **state)
         bs_rig_send(&r, &c, parts[i]);
         client_until_eof(&r.broker.loop, &c);
         assert_int_equal(c.len, 0);
-        net_client_close(&c);
-        bs_rig_done(&r);
+        bs_rig_end(&r, &c);
     }
 }
 

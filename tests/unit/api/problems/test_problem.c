@@ -125,7 +125,7 @@ static void a_problem_in_json(void **state)
     p.allowed = words;
     p.allowed_count = 2;
     expect_json(&p, "{\"type\":\"/problems/invalid_field\",\"title\":\"A field "
-                    "has a value that cannot be used\",\"status\":422,\"detail\":\"priority is "
+                    "has an invalid value\",\"status\":422,\"detail\":\"priority is "
                     "\\\"7\\\"\",\"code\":\"invalid_field\",\"field\":\"priority\",\"allowed\":["
                     "\"a\",\"b\\\"c\"]}");
 }
@@ -142,7 +142,7 @@ static void the_state_and_what_it_allows(void **state)
     problem_of_reply(&p, &arena, &r, false);
     p.detail = "d";
     expect_json(&p, "{\"type\":\"/problems/illegal_move\",\"title\":\"Not "
-                    "possible in the job's state\",\"status\":409,\"detail\":\"d\",\"code\":"
+                    "allowed in the job's state\",\"status\":409,\"detail\":\"d\",\"code\":"
                     "\"illegal_move\",\"id\":\"0000000001E008000000000007\",\"seq\":7,\"state\":"
                     "\"dead\",\"legal_moves\":[\"requeue\",\"remove\",\"discard\"]}");
 }

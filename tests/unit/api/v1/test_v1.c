@@ -447,7 +447,7 @@ static void bulk_actions_name_their_states(void **state)
         expect(&rig, "POST /v1/queues/q/remove", bodies[i], 422, "\"code\":\"missing_field\"");
         expect(&rig, "POST /v1/queues/q/remove", bodies[i], 422, "\"field\":\"states\"");
         expect(&rig, "POST /v1/queues/q/cancel", bodies[i], 422,
-               "\"allowed\":[\"scheduled\",\"ready\",\"running\"]");
+               "\"allowed\":[\"scheduled\",\"ready\",\"running\",\"blocked\"]");
     }
     expect(&rig, "POST /v1/queues/q/remove", "{\"states\":[]}", 422, "invalid_field");
     assert_int_equal(in_state("q", STATE_READY), 2);

@@ -224,6 +224,63 @@ static void test_a_running_job_ends_in_the_spool(void **state)
     fr_end();
 }
 
+/* A job of the spool can hand off to jobs that the spool takes; keys are in the primary alone. */
+static void test_a_job_in_the_spool_hands_off(void **state)
+{
+    (void)state;
+    fr_begin();
+    fr_outage();
+    struct job_ref a = fr_enqueue();
+    struct op_enqueue next[2] = {fr_enqueue_op().enqueue, fr_enqueue_op().enqueue};
+    struct kv_set set = {.key = SPAN_LITERAL("x")};
+    struct op_kv_commit handoff = {.enqueues = next, .enqueue_count = 1};
+    struct op op = fr_lease_op(OP_ACK, &fr_claim(1)->jobs[0]);
+    op.lease.handoff = &handoff;
+    next[0].idempotency_key = SPAN_LITERAL("k");
+    const struct reply *r = fr_run(op);
+    assert_int_equal(r->outcome, OUT_UNAVAILABLE);
+    assert_non_null(strstr(r->note, "idempotency key"));
+    next[0].idempotency_key = (struct span){NULL, 0};
+    handoff.sets = &set;
+    handoff.set_count = 1;
+    r = fr_run(op);
+    assert_int_equal(r->outcome, OUT_UNAVAILABLE);
+    assert_non_null(strstr(r->note, "key-value store"));
+    assert_int_equal(fr_get(a)->jobs[0].job.state, STATE_RUNNING);
+    handoff.set_count = 0;
+    r = fr_run(op);
+    assert_int_equal(r->outcome, OUT_OK);
+    assert_int_equal(r->handoff->enqueued_count, 1);
+    struct job_ref b = {r->handoff->enqueued[0].seq, r->handoff->enqueued[0].id_hi};
+    assert_int_equal(fr_get(a)->jobs[0].job.state, STATE_DONE);
+    assert_int_equal(fr_get(b)->jobs[0].job.state, STATE_READY);
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
+    assert_int_equal(fr_get_at_primary(b)->jobs[0].job.seq, b.seq);
+    fr_end();
+}
+
+/* The spool has moved the job, and after a restart the node does not remember that it has. */
+static void test_a_moved_job_hands_off_in_the_primary(void **state)
+{
+    (void)state;
+    fr_begin_with(true);
+    fr.on_disk = true;
+    fr_open();
+    fr_outage();
+    fr_enqueue();
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
+    fr_close();
+    fr_open();
+    struct kv_set set = {.key = SPAN_LITERAL("x")};
+    struct op_kv_commit handoff = {.sets = &set, .set_count = 1};
+    struct op op = fr_lease_op(OP_ACK, &fr_claim(1)->jobs[0]);
+    op.lease.handoff = &handoff;
+    assert_int_not_equal(fr_run(op)->outcome, OUT_UNAVAILABLE);
+    fr_end();
+}
+
 /* The reply to the second step of a move is lost, whether the step was done or not. */
 static void move_unknown(enum switched_mode mode, bool restart)
 {
@@ -502,6 +559,8 @@ int main(void)
         cmocka_unit_test(test_no_enqueue_is_refused_when_the_primary_fails),
         cmocka_unit_test(test_jobs_are_moved_unchanged),
         cmocka_unit_test(test_a_running_job_ends_in_the_spool),
+        cmocka_unit_test(test_a_job_in_the_spool_hands_off),
+        cmocka_unit_test(test_a_moved_job_hands_off_in_the_primary),
         cmocka_unit_test(test_a_move_whose_reply_is_lost),
         cmocka_unit_test(test_a_move_that_is_dropped),
         cmocka_unit_test(test_an_unknown_move_over_a_restart),

@@ -39,17 +39,14 @@ static int setup(void **state)
     (void)state;
     rig_dir_make(&dir);
     rig_dir_make(&other);
-    history = malloc(sizeof *history);
-    assert_non_null(history);
-    history_init(history, 7);
+    history = history_new(7, 0);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    history_done(history);
-    free(history);
+    history_free(history);
     while (frame_count > 0)
         buf_done(&frames[--frame_count]);
     rig_dir_remove(&dir);
@@ -460,7 +457,7 @@ static void test_refused(void **state)
     assert_int_equal(restore_fails(in(&other, "text"), "not even a database"), -ERR_INVALID);
 
     overwrite(in(&other, "holdfast.db-journal"), 0, "x", 1);
-    assert_int_equal(restore_fails(other.path, "did not end"), -ERR_INVALID);
+    assert_int_equal(restore_fails(other.path, "did not finish"), -ERR_INVALID);
     assert_int_equal(unlink(in(&other, "holdfast.db-journal")), 0);
     assert_int_equal(access(target, F_OK), -1); /* nothing of it was begun */
 

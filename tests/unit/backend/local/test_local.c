@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "backend/local/local.h"
-#include "backend/local/store/ballast.h"
+#include "backend/local/store/disk_reserve.h"
 #include "base/err.h"
 #include "core/limits.h"
 #include "unit/backend/local/sqlite/store_rig.h"
@@ -233,7 +233,7 @@ struct rig {
     struct held held;
     struct store *kept;
     struct rig_dir dir;
-    struct ballast *ballast; /* for the next start */
+    struct disk_reserve *reserve; /* for the next start */
     struct backend *b;
     struct op ops[OPS_MAX];
     enum outcome outcomes[OPS_MAX];
@@ -281,8 +281,8 @@ static void backend_start(struct rig *r)
                                     .journal_bytes_max = 1 << 20,
                                     .list_wait_ms = 20};
     assert_int_equal(
-        backend_open_on_store(&stub->base, files_make(r), r->ballast, &config, &r->b, &note), 0);
-    r->ballast = NULL;
+        backend_open_on_store(&stub->base, files_make(r), r->reserve, &config, &r->b, &note), 0);
+    r->reserve = NULL;
 }
 
 static void rig_begin(struct rig *r)
@@ -463,21 +463,21 @@ static void test_store_full_for_a_while(void **state)
     rig_end(&r);
 }
 
-/* Without space for the ballast file, there is no space for new jobs. */
-static void test_no_room_for_ballast(void **state)
+/* Without space for the reserve file, there is no space for new jobs. */
+static void test_no_room_for_the_reserve(void **state)
 {
     (void)state;
     struct rig r;
     rig_begin(&r);
     assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
     backend_end(&r);
-    assert_int_equal(ballast_open(r.dir.path, UINT64_C(1) << 60, &r.ballast), 0);
+    assert_int_equal(disk_reserve_open(r.dir.path, UINT64_C(1) << 60, &r.reserve), 0);
     backend_start(&r);
     assert_int_equal(uv_run(&r.loop, UV_RUN_NOWAIT), 1);
     assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_DISK_FULL);
     assert_int_equal(answer(&r, ask(&r, (struct op){.kind = OP_LIST})), OUT_OK);
     rig_end(&r);
-    assert_non_null(strstr(r.said, "not enough free space for the ballast file"));
+    assert_non_null(strstr(r.said, "not enough free space for the reserve file"));
 }
 
 /* Uses up the journal: the number of the first op that gets no answer. */
@@ -572,7 +572,7 @@ static void test_no_descriptors_for_a_while(void **state)
     assert_int_equal(answer(&r, last), OUT_OK);
     atomic_store(&r.full, false);
     rig_end(&r);
-    assert_non_null(strstr(r.said, "journal_segment_not_made"));
+    assert_non_null(strstr(r.said, "journal_segment_not_created"));
     assert_non_null(strstr(r.said, "no descriptor for"));
 }
 
@@ -733,7 +733,7 @@ int main(void)
         cmocka_unit_test(test_stuck_for_a_while),
         cmocka_unit_test(test_news_asked_for_again),
         cmocka_unit_test(test_news_come_with_the_answer),
-        cmocka_unit_test(test_no_room_for_ballast),
+        cmocka_unit_test(test_no_room_for_the_reserve),
         cmocka_unit_test(test_start_without_spares),
         cmocka_unit_test(test_backup_while_full),
     };

@@ -52,21 +52,28 @@ static void wait_for(atomic_uint *counter, unsigned least)
         usleep(1000);
 }
 
+/* A reader that has as many answers as it may keep, and more questions. */
+static struct reader *full_reader(struct slow_loop *l)
+{
+    static const struct store_reader_ops ops = {.read = read_body, .close = reader_close};
+    static const uint64_t seq = 1;
+    struct store_query query = {.seqs = &seq, .count = 1};
+    struct reader *r;
+    l->reader.ops = &ops;
+    assert_int_equal(reader_start(&l->reader, notify_cb, l, &r), 0);
+    for (int i = 0; i < QUESTIONS; i++)
+        assert_int_equal(reader_ask(r, NULL, &query), 0);
+    wait_for(&l->notified, READER_BYTES_MAX / BODY_BYTES);
+    return r;
+}
+
 /* The pause gives a reader that does not stop the time to show it. */
 static void test_answers_that_wait_are_bounded(void **state)
 {
     (void)state;
-    static const struct store_reader_ops ops = {.read = read_body, .close = reader_close};
     static struct slow_loop l;
-    static const uint64_t seq = 1;
-    struct store_query query = {.seqs = &seq, .count = 1};
-    struct reader *r;
     unsigned taken = 0;
-    l.reader.ops = &ops;
-    assert_int_equal(reader_start(&l.reader, notify_cb, &l, &r), 0);
-    for (int i = 0; i < QUESTIONS; i++)
-        assert_int_equal(reader_ask(r, NULL, &query), 0);
-    wait_for(&l.notified, READER_BYTES_MAX / BODY_BYTES);
+    struct reader *r = full_reader(&l);
     usleep(100000);
     while (taken < QUESTIONS) {
         wait_for(&l.notified, taken + 1);
@@ -85,16 +92,8 @@ static void test_answers_that_wait_are_bounded(void **state)
 static void test_stops_when_full(void **state)
 {
     (void)state;
-    static const struct store_reader_ops ops = {.read = read_body, .close = reader_close};
     static struct slow_loop l;
-    static const uint64_t seq = 1;
-    struct store_query query = {.seqs = &seq, .count = 1};
-    struct reader *r;
-    l.reader.ops = &ops;
-    assert_int_equal(reader_start(&l.reader, notify_cb, &l, &r), 0);
-    for (int i = 0; i < QUESTIONS; i++)
-        assert_int_equal(reader_ask(r, NULL, &query), 0);
-    wait_for(&l.notified, READER_BYTES_MAX / BODY_BYTES);
+    struct reader *r = full_reader(&l);
     reader_stop(r);
 }
 

@@ -639,6 +639,44 @@ static void test_what_needs_one_commit(void **state)
     end();
 }
 
+static struct op ack_claimed(const struct op_kv_commit *handoff)
+{
+    const struct reply *r = run(claim_op(1));
+    assert_int_equal(r->job_count, 1);
+    return (struct op){.kind = OP_ACK,
+                       .lease = {.job = {r->jobs[0].job.seq, r->jobs[0].job.id_hi},
+                                 .token = r->jobs[0].token,
+                                 .handoff = handoff}};
+}
+
+/* Everything in a hand-off must be in the store of the job that is acked. */
+static void test_hand_off(void **state)
+{
+    (void)state;
+    begin();
+    struct op_enqueue jobs[] = {enqueue_op("mail").enqueue, enqueue_op("q").enqueue};
+    struct kv_set set = {.key = SPAN_LITERAL("x")};
+    struct op_kv_commit handoff = {.enqueues = jobs, .enqueue_count = 2};
+    put("mail");
+    struct op op = ack_claimed(&handoff);
+    expect_refused(op, "different backends");
+    handoff = (struct op_kv_commit){.enqueues = jobs, .enqueue_count = 1};
+    handoff.sets = &set;
+    handoff.set_count = 1;
+    expect_refused(op, "different backends");
+    handoff.set_count = 0;
+    const struct reply *r = run(op);
+    assert_int_equal(r->outcome, OUT_OK);
+    assert_int_equal(r->handoff->enqueued_count, 1);
+    struct op get = {.kind = OP_GET,
+                     .job = {.job = {r->handoff->enqueued[0].seq, r->handoff->enqueued[0].id_hi}}};
+    r = run(get);
+    assert_int_equal(r->outcome, OUT_OK);
+    assert_int_equal(r->jobs[0].job.seq, get.job.job.seq);
+    assert_true(span_equal(r->jobs[0].queue, SPAN_LITERAL("mail")));
+    end();
+}
+
 static void test_workers_once_each(void **state)
 {
     (void)state;
@@ -769,6 +807,7 @@ int main(void)
         cmocka_unit_test(test_positions_of_all),
         cmocka_unit_test(test_queues_by_name),
         cmocka_unit_test(test_what_needs_one_commit),
+        cmocka_unit_test(test_hand_off),
         cmocka_unit_test(test_workers_once_each),
         cmocka_unit_test(test_events_of_all),
         cmocka_unit_test(test_each_store_tells),

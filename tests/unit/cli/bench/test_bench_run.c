@@ -214,7 +214,7 @@ static void a_claim_in_vain_does_not_lengthen_the_run(void **state)
     free(r);
 }
 
-static void a_mixed_run_settles_every_job(void **state)
+static void a_mixed_run_ends_every_job(void **state)
 {
     (void)state;
     struct world w = {.fail_at = 3}; /* whatever the third request is, the run ends */
@@ -284,7 +284,7 @@ int main(void)
         cmocka_unit_test(a_cycle_by_time_ends_clean),
         cmocka_unit_test(claims_take_what_is_there),
         cmocka_unit_test(a_claim_in_vain_does_not_lengthen_the_run),
-        cmocka_unit_test(a_mixed_run_settles_every_job),
+        cmocka_unit_test(a_mixed_run_ends_every_job),
         cmocka_unit_test(healthz_counts_requests),
         cmocka_unit_test(a_lost_connection_is_an_error),
         cmocka_unit_test(no_server_is_said),

@@ -57,7 +57,7 @@ static void refused(void **state)
     r = dead, r.on = 0, check_refuses(r, "on ");
     r = dead, r.on = ALERT_ON_COUNT, check_refuses(r, "on ");
     r = dead, r.queue.len = 0, check_refuses(r, "queue ");
-    r = dead, r.depth = 1, check_refuses(r, "depth has no meaning");
+    r = dead, r.depth = 1, check_refuses(r, "depth cannot be set");
     r = dead, r.url = SPAN_LITERAL("ftp://x/"), check_refuses(r, "url ");
     r = dead, r.secret = SPAN_LITERAL("s"), check_refuses(r, "secret ");
     r = share, r.percent = 0, check_refuses(r, "percent ");

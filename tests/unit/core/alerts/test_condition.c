@@ -39,6 +39,12 @@ static void depth(void **state)
     assert_int_equal(look(&r, (struct sighting){.ready = 8999}), VERDICT_HOLDS_NOT);
     assert_int_equal(look(&r, (struct sighting){.ready = 9999}), VERDICT_NONE);
     assert_int_equal(look(&r, (struct sighting){.ready = 10000}), VERDICT_HOLDS);
+    assert_int_equal(look(&r, (struct sighting){.ready = 9999, .warn_depth = 100}), VERDICT_NONE);
+    assert_int_equal(mark, 10000);
+    /* 0: the warn_depth of the queue, otherwise 10,000. */
+    r.depth = 0;
+    assert_int_equal(look(&r, (struct sighting){.ready = 9999}), VERDICT_NONE);
+    assert_int_equal(look(&r, (struct sighting){.ready = 10000}), VERDICT_HOLDS);
     assert_int_equal(look(&r, (struct sighting){.ready = 99, .warn_depth = 100}), VERDICT_NONE);
     assert_int_equal(look(&r, (struct sighting){.ready = 40, .scheduled = 60, .warn_depth = 100}),
                      VERDICT_HOLDS);

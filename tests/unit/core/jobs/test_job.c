@@ -143,7 +143,7 @@ static void test_attempts(void **state)
     struct job j = {.failures = 2, .crashes = 3};
     static const uint32_t expected[STATE_COUNT] = {
         [STATE_NONE] = 5, [STATE_SCHEDULED] = 5, [STATE_READY] = 5,     [STATE_RUNNING] = 6,
-        [STATE_DONE] = 6, [STATE_DEAD] = 5,      [STATE_CANCELLED] = 5,
+        [STATE_DONE] = 6, [STATE_DEAD] = 5,      [STATE_CANCELLED] = 5, [STATE_BLOCKED] = 5,
     };
     for (unsigned s = 0; s < STATE_COUNT; s++) {
         j.state = (uint8_t)s;
@@ -151,6 +151,24 @@ static void test_attempts(void **state)
     }
     j = (struct job){.failures = UINT16_MAX, .crashes = UINT16_MAX, .state = STATE_RUNNING};
     assert_int_equal(job_attempts(&j), 2u * UINT16_MAX + 1);
+}
+
+/* TF-1: the priority and the due time of an order, and numbers that are no order. */
+static void order_by_due(void **state)
+{
+    (void)state;
+    static const int64_t priorities[] = {-1000000, -10, -1, 0, 1, 10, 1000000};
+    static const int64_t dues[] = {2000000, 1763500000000, (INT64_C(1) << 42) - 1};
+    for (size_t i = 0; i < sizeof priorities / sizeof *priorities; i++)
+        for (size_t k = 0; k < sizeof dues / sizeof *dues; k++) {
+            int64_t order = priority_by_due(priorities[i], (struct wall_time){.ms = dues[k]});
+            assert_int_equal(priority_given(order), priorities[i]);
+            assert_int_equal(priority_due(order).ms, dues[k]);
+            assert_int_equal(priority_by_due(order, (struct wall_time){.ms = 1}), order);
+        }
+    for (size_t i = 0; i < sizeof priorities / sizeof *priorities; i++)
+        assert_int_equal(priority_due(priorities[i]).ms, 0);
+    assert_int_equal(priority_due(5000000).ms, 0); /* of a queue that was by_due later */
 }
 
 int main(void)
@@ -162,6 +180,7 @@ int main(void)
         cmocka_unit_test(test_no_second_spelling),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_attempts),
+        cmocka_unit_test(order_by_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -679,9 +679,42 @@ static int apply_nth(unsigned nth, struct job *j)
         return apply_cancelled(j, &(struct rec_job_cancelled){.seq = 42});
     case 8:
         return apply_requeued(j, &(struct rec_job_requeued){.seq = 42, .state = STATE_READY});
-    default:
+    case 9:
         return apply_patched(j, &(struct rec_job_patched){.seq = 42, .state = STATE_READY});
+    case 10:
+        return apply_patched(j, &(struct rec_job_patched){.seq = 42, .state = STATE_BLOCKED});
+    case 11:
+        return apply_unblocked(j, &(struct rec_job_unblocked){.seq = 42, .state = STATE_READY});
+    case 12:
+        return apply_dead(j, &(struct rec_job_dead){.seq = 42, .reason = REASON_DEPENDENCY_FAILED});
+    default:
+        return apply_cancelled(
+            j, &(struct rec_job_cancelled){.seq = 42, .reason = REASON_DEPENDENCY_FAILED});
     }
+}
+
+/* A blocked job becomes ready, or scheduled if its time has not come. */
+static void test_unblocking(void **state)
+{
+    (void)state;
+    struct record r;
+    struct job j = {.seq = 42, .state = STATE_BLOCKED};
+    decide_unblock(&j, NOW, &r);
+    assert_int_equal(r.kind, REC_JOB_UNBLOCKED);
+    assert_int_equal(r.job_unblocked.state, STATE_READY);
+    j.run_at.ms = NOW.ms + 1;
+    decide_unblock(&j, NOW, &r);
+    assert_int_equal(r.job_unblocked.state, STATE_SCHEDULED);
+    assert_int_equal(apply_unblocked(&j, &r.job_unblocked), 0);
+    assert_int_equal(j.state, STATE_SCHEDULED);
+    assert_int_equal(j.since.ms, NOW.ms);
+    j.state = STATE_BLOCKED;
+    decide_dependency_failed(&j, false, NOW, &r);
+    assert_int_equal(r.kind, REC_JOB_CANCELLED);
+    assert_int_equal(r.job_cancelled.reason, REASON_DEPENDENCY_FAILED);
+    decide_dependency_failed(&j, true, NOW, &r);
+    assert_int_equal(r.kind, REC_JOB_DEAD);
+    assert_int_equal(r.job_dead.reason, REASON_DEPENDENCY_FAILED);
 }
 
 /* Every record on every state: applied where the listing says, else refused and nothing changed. */
@@ -689,10 +722,10 @@ static void test_apply_refuses_what_the_table_does_not_allow(void **state)
 {
     (void)state;
     static const char *const starts[] = {
-        /* letters of the states: n s r R(unning) D(one) d(ead) c */
-        "s", "srd", "R", "R", "R", "R", "sr", "srR", "sdc", "sr",
+        /* letters of the states: n s r R(unning) D(one) d(ead) c b(locked) */
+        "s", "srd", "R", "R", "R", "R", "srb", "srRb", "sdc", "sr", "b", "b", "b", "b",
     };
-    static const char letters[] = "nsrRDdc";
+    static const char letters[] = "nsrRDdcb";
     for (unsigned nth = 0; nth < sizeof starts / sizeof starts[0]; nth++) {
         for (unsigned from = 0; from < STATE_COUNT + 3u; from++) {
             struct job j = running_job(1, 2);
@@ -798,6 +831,7 @@ int main(void)
         cmocka_unit_test(test_apply_back),
         cmocka_unit_test(test_apply_ends),
         cmocka_unit_test(test_apply_repeats),
+        cmocka_unit_test(test_unblocking),
         cmocka_unit_test(test_apply_refuses_what_the_table_does_not_allow),
         cmocka_unit_test(test_apply_refuses_ends_out_of_range),
     };

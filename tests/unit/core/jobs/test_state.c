@@ -23,6 +23,8 @@ static const struct triple legal[] = {
     {MOVE_IMPORT, STATE_NONE, STATE_DONE},
     {MOVE_IMPORT, STATE_NONE, STATE_DEAD},
     {MOVE_IMPORT, STATE_NONE, STATE_CANCELLED},
+    {MOVE_IMPORT, STATE_NONE, STATE_BLOCKED},
+    {MOVE_ENQUEUE, STATE_NONE, STATE_BLOCKED},
     {MOVE_PROMOTE, STATE_SCHEDULED, STATE_READY},
     {MOVE_CLAIM, STATE_READY, STATE_RUNNING},
     {MOVE_SEIZE, STATE_SCHEDULED, STATE_RUNNING},
@@ -40,6 +42,16 @@ static const struct triple legal[] = {
     {MOVE_EXTEND, STATE_RUNNING, STATE_RUNNING},
     {MOVE_EXPIRE, STATE_SCHEDULED, STATE_DEAD},
     {MOVE_EXPIRE, STATE_READY, STATE_DEAD},
+    {MOVE_EXPIRE, STATE_BLOCKED, STATE_DEAD},
+    {MOVE_CANCEL, STATE_BLOCKED, STATE_CANCELLED},
+    {MOVE_PATCH, STATE_BLOCKED, STATE_BLOCKED},
+    {MOVE_REMOVE, STATE_BLOCKED, STATE_NONE},
+    {MOVE_PURGE, STATE_BLOCKED, STATE_NONE},
+    {MOVE_DISCARD, STATE_BLOCKED, STATE_CANCELLED},
+    {MOVE_UNBLOCK, STATE_BLOCKED, STATE_SCHEDULED},
+    {MOVE_UNBLOCK, STATE_BLOCKED, STATE_READY},
+    {MOVE_DEPENDENCY_FAILED, STATE_BLOCKED, STATE_CANCELLED},
+    {MOVE_DEPENDENCY_FAILED, STATE_BLOCKED, STATE_DEAD},
     {MOVE_CANCEL, STATE_SCHEDULED, STATE_CANCELLED},
     {MOVE_CANCEL, STATE_READY, STATE_CANCELLED},
     {MOVE_CANCEL, STATE_RUNNING, STATE_CANCELLED},
@@ -163,11 +175,12 @@ static void test_legal_moves_text_agrees_with_the_table(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    static const char *const states[] = {"none", "scheduled", "ready",    "running",
-                                         "done", "dead",      "cancelled"};
+    static const char *const states[] = {"none", "scheduled", "ready",     "running",
+                                         "done", "dead",      "cancelled", "blocked"};
     static const char *const reasons[] = {
-        "none",     "failed",   "rejected",  "crash_loop", "lease_expired", "expired",  "cancelled",
-        "replaced", "released", "restarted", "discarded",  "damaged",       "timed_out"};
+        "none",      "failed",    "rejected",  "crash_loop",       "lease_expired",
+        "expired",   "cancelled", "replaced",  "released",         "restarted",
+        "discarded", "damaged",   "timed_out", "dependency_failed"};
     for (unsigned s = 0; s < STATE_COUNT; s++)
         assert_string_equal(state_name(s), states[s]);
     for (unsigned r = 0; r < REASON_COUNT; r++)

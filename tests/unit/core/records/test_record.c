@@ -181,7 +181,9 @@ static void test_names(void **state)
         "schedule_put",    "schedule_gone",   "schedule_fired",
         "schedule_passed", "schedule_failed", "job_linked",
         "job_priority",    "job_attempt",     "job_cancel_requested",
-        "job_progress",    "job_logged",
+        "job_progress",    "job_logged",      "job_unblocked",
+        "dependent_put",   "dependent_gone",  "dependencies_new",
+        "dependency_end",  "parent_ended",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -432,19 +434,19 @@ static void test_longer_spellings_of_numbers_are_refused(void **state)
 static void test_reasons_fit_their_records(void **state)
 {
     (void)state;
-    /* by number; b: back, d: dead, r: back or dead, c: cancelled */
-    static const char kinds[REASON_COUNT + 1] = "brddrdccbbcdr";
+    /* by number; b: back, d: dead, r: back or dead, c: cancelled, e: dead or cancelled */
+    static const char kinds[REASON_COUNT + 1] = "brddrdccbbcdre";
     for (unsigned v = 0; v < 256; v++) {
         char kind = v < REASON_COUNT ? kinds[v] : '?';
         char b[] = {1, STATE_READY, (char)v, 0, 0, 0, 0, 0, 0, 0};
         char d[] = {1, (char)v, 0, 0, 0, 0, 0};
         char c[] = {1, (char)v, 0};
         bool backs = kind == 'r' || kind == 'b';
-        bool deads = kind == 'r' || kind == 'd';
+        bool deads = kind == 'r' || kind == 'd' || kind == 'e';
         assert_int_equal(decode_body(REC_JOB_BACK, b, sizeof b), backs ? 0 : -ERR_CORRUPT);
         assert_int_equal(decode_body(REC_JOB_DEAD, d, sizeof d), deads ? 0 : -ERR_CORRUPT);
         assert_int_equal(decode_body(REC_JOB_CANCELLED, c, sizeof c),
-                         kind == 'c' ? 0 : -ERR_CORRUPT);
+                         kind == 'c' || kind == 'e' ? 0 : -ERR_CORRUPT);
     }
 }
 
@@ -459,7 +461,8 @@ static void test_states_error_kinds_and_actions_are_checked(void **state)
         char requeued[] = {1, (char)v, 0, 0, 0};
         assert_int_equal(decode_body(REC_JOB_REQUEUED, requeued, sizeof requeued), waiting);
         char patched[] = {1, (char)v, 0, 0, 0, 0, 0};
-        assert_int_equal(decode_body(REC_JOB_PATCHED, patched, sizeof patched), waiting);
+        assert_int_equal(decode_body(REC_JOB_PATCHED, patched, sizeof patched),
+                         v == STATE_BLOCKED ? 0 : waiting);
         char business[] = {1, STATE_READY, REASON_FAILED, 0, 0, 0, 0, 0, (char)v, 0};
         assert_int_equal(decode_body(REC_JOB_BACK, business, sizeof business), flag);
         char dead[] = {1, REASON_FAILED, 0, 0, 0, (char)v, 0};

@@ -6,6 +6,7 @@
  * ceases to hold. This is durable, so a restart does not repeat a notice. */
 #include "ops/alerts/alerts.h"
 #include "backend/local/engine/engine_impl.h"
+#include "base/containers/sorted.h"
 #include "core/alerts/webhook.h"
 
 #define RAISED_SHOWN 100
@@ -50,15 +51,7 @@ void alerts_free(struct engine *e)
 /* Where the rule is, or would be. */
 static size_t place_of(const struct engine *e, struct span name)
 {
-    size_t low = 0, high = e->alerts.count;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (span_order(e->alerts.list[mid]->name, name) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return SORTED_INDEX(e->alerts.count, i, span_order(e->alerts.list[i]->name, name) < 0);
 }
 
 struct alert *alerts_find(const struct engine *e, struct span name)

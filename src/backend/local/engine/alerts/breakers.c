@@ -2,18 +2,12 @@
 /* The breakers of targets (core/alerts/breaker.h), kept durably. */
 #include "backend/local/engine/engine_impl.h"
 
+#include "base/containers/sorted.h"
+
 /* Where it is, or would be. */
 static size_t place_of(const struct engine *e, struct span name)
 {
-    size_t low = 0, high = e->targets.count;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (span_order(e->targets.list[mid]->target, name) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return SORTED_INDEX(e->targets.count, i, span_order(e->targets.list[i]->target, name) < 0);
 }
 
 static struct target *find(const struct engine *e, struct span name)

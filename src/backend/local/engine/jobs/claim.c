@@ -13,13 +13,22 @@
 
 struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err)
 {
-    for (size_t looks = 0; heap_top(&q->ready, ret); looks++) {
+    struct heap *order = &q->ready;
+    if (q->flow && !limits_open(e, q))
+        return NULL;
+    for (size_t looks = 0;; looks++) {
+        if (q->flow)
+            order = limits_next(e, q);
+        if (!order || !heap_top(order, ret))
+            return NULL;
         if (looks == LOOKS_MAX) { /* the rest after other work */
             queues_wake(e, q);
             return NULL;
         }
         if (!valid_ready(e, *ret)) {
-            heap_pop(&q->ready, ret);
+            heap_pop(order, ret);
+            if (q->flow)
+                limits_stale(e, q);
             continue;
         }
         uint64_t seq = DEFECT(&e->config, DEFECT_NEWEST_FIRST) ? LIMIT_SEQ - ret->seq : ret->seq;
@@ -32,7 +41,6 @@ struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret
             return NULL;
         }
     }
-    return NULL;
 }
 
 static int lease_reserve(struct engine *e, const struct op_claim *want)
@@ -51,6 +59,8 @@ int claim_reserve(struct engine *e, const struct live *l, const struct op_claim 
                   const struct record *rec)
 {
     int err = lease_reserve(e, want);
+    if (!err && want->one.seq && !dependencies_secure(e, l->job.seq))
+        err = -ERR_NOMEM;
     return err ? err : jobs_reserve(e, queue_of(e, l), 0, 1, record_bytes_max(rec));
 }
 
@@ -110,7 +120,10 @@ void claim_finish(struct engine *e, struct live *l, const struct op_claim *want,
     view->outcome_counts = outcome_counts_of(e, l);
     view->expires_at = more_of(e, l).expires_at;
     view->queue = name_for_view(want, e, q);
-    if (!want->one.seq) { /* it was the next of its queue */
+    view->by_due = q->policy.by_due;
+    if (q->flow) {
+        limits_claimed(e, q, l, want->one.seq != 0);
+    } else if (!want->one.seq) { /* it was the next of its queue */
         heap_pop(&q->ready, &top);
         look_ahead(e, q);
     }

@@ -2,17 +2,12 @@
 /* Resident jobs and the indexes over them: directory, lists, heaps, unique keys, groups. */
 #include "backend/local/engine/engine_impl.h"
 
-uint64_t ready_order(const struct job *j)
-{
-    return heap_order_desc(j->priority);
-}
-
 uint64_t ready_seq(const struct engine *e, const struct job *j)
 {
     return DEFECT(&e->config, DEFECT_NEWEST_FIRST) ? LIMIT_SEQ - j->seq : j->seq;
 }
 
-static uint64_t seq_of_ready(const struct engine *e, uint64_t seq)
+uint64_t seq_of_ready(const struct engine *e, uint64_t seq)
 {
     return DEFECT(&e->config, DEFECT_NEWEST_FIRST) ? LIMIT_SEQ - seq : seq;
 }
@@ -34,6 +29,8 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
         err = heap_reserve(&e->expiries, moves);
     if (!err)
         err = ranks_reserve(q, fresh, moves);
+    if (!err && q->flow)
+        err = limits_reserve(e, q, moves);
     if (!err && fresh > 0) {
         err = slab_reserve(&e->jobs, fresh);
         if (!err)
@@ -134,8 +131,10 @@ bool valid_ready(void *engine, struct heap_entry entry)
     const struct live *l = jobs_by_seq(e, seq_of_ready(e, entry.seq), NULL);
     if (DEFECT(&e->config, DEFECT_DEAD_AGAIN) && l && l->job.state == STATE_DEAD)
         return true;
-    return l && l->job.state == STATE_READY && ready_order(&l->job) == entry.order &&
-           !jobs_purged(e, l);
+    if (!l || l->job.state != STATE_READY)
+        return false;
+    const struct queue *q = queue_of(e, l);
+    return ready_order(q, &l->job) == entry.order && !q->gone && l->job.generation == q->generation;
 }
 
 bool valid_due(void *engine, struct heap_entry entry)
@@ -188,8 +187,10 @@ void jobs_order(struct engine *e, uint32_t handle)
 {
     struct live *l = live_at(e, handle);
     struct queue *q = queue_of(e, l);
-    if (l->job.state == STATE_READY) {
-        struct heap_entry entry = {ready_order(&l->job), ready_seq(e, &l->job)};
+    if (l->job.state == STATE_READY && q->flow) {
+        limits_ready(e, q, l);
+    } else if (l->job.state == STATE_READY) {
+        struct heap_entry entry = {ready_order(q, &l->job), ready_seq(e, &l->job)};
         CHECK(heap_push(&q->ready, entry) == 0);
         scrub(&q->ready, q->lists[STATE_READY].count, stale_ready, e);
         queues_wake(e, q);
@@ -212,20 +213,26 @@ static void arm_expiry(struct engine *e, const struct live *l)
     }
 }
 
-static void extra_entered(struct engine *e, uint32_t handle)
+static void count_in_group(struct engine *e, struct queue *q, const struct live *l, uint8_t state,
+                           int by)
+{
+    uint32_t group = more_of(e, l).group;
+    if (!group)
+        return;
+    group_count(e, group, state, by);
+    q->in_groups[state] += (uint64_t)(int64_t)by;
+}
+
+static void extra_entered(struct engine *e, struct queue *q, uint32_t handle)
 {
     const struct live *l = live_at(e, handle);
-    uint32_t group = more_of(e, l).group;
-    if (group)
-        group_count(e, group, l->job.state, 1);
+    count_in_group(e, q, l, l->job.state, 1);
     unique_state_entered(e, handle);
 }
 
-static void extra_left(struct engine *e, uint32_t handle, uint8_t state)
+static void extra_left(struct engine *e, struct queue *q, uint32_t handle, uint8_t state)
 {
-    uint32_t group = more_of(e, live_at(e, handle)).group;
-    if (group)
-        group_count(e, group, state, -1);
+    count_in_group(e, q, live_at(e, handle), state, -1);
     unique_state_left(e, handle, state);
 }
 
@@ -257,13 +264,17 @@ static void enter_state(struct engine *e, uint32_t handle)
     if (state_lives(state))
         e->live++;
     if (l->extra)
-        extra_entered(e, handle);
+        extra_entered(e, q, handle);
     if (state_waits(state)) {
         jobs_order(e, handle);
+        if (q->flow && state == STATE_READY)
+            limits_counted(e, q, l);
         arm_expiry(e, l);
     } else if (state != STATE_RUNNING) {
         if (e->held)
             holds_job_ended(e, l->job.seq);
+        if (dependencies_any(e))
+            dependencies_job_ended(e, l->job.seq, state);
         queues_finished(e, q, state);
     }
 }
@@ -279,7 +290,11 @@ static void leave_state(struct engine *e, uint32_t handle, uint8_t state)
     if (state_lives(state))
         e->live--;
     if (l->extra)
-        extra_left(e, handle, state);
+        extra_left(e, q, handle, state);
+    if (q->flow && state == STATE_RUNNING)
+        limits_slot_free(e, q, l);
+    else if (q->flow && state == STATE_READY)
+        limits_counted(e, q, l);
 }
 
 void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state)
@@ -403,6 +418,8 @@ void jobs_drop(struct engine *e, uint32_t handle)
         e->memo_seq = 0;
     outcome_counts_drop(e, l->job.seq);
     seqdir_drop(&e->dir, l->job.seq);
+    if (dependencies_any(e))
+        dependencies_job_ended(e, l->job.seq, STATE_NONE);
     slab_give(&e->jobs, handle);
 }
 

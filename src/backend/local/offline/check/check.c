@@ -16,6 +16,7 @@
 #include "backend/local/offline/reading.h"
 #include "backend/local/offline/row_walk.h"
 #include "backend/local/sqlite/rules.h"
+#include "base/containers/sorted.h"
 #include "base/mem.h"
 #include "core/validate.h"
 
@@ -41,7 +42,7 @@ static const char *const advice_text[ADVICE_COUNT] = {
     [ADVICE_VALUE] =
         "Single values of the key-value store are damaged: the server can be started; reading "
         "them fails, all else works. Set these keys again, or delete them.",
-    [ADVICE_KEYS] = "A unique key is held twice: decide which job shall stay and cancel the other "
+    [ADVICE_KEYS] = "A unique key is held twice: decide which job to keep, and cancel the other "
                     "(POST /v1/jobs/ID/cancel).",
     [ADVICE_JOURNAL] =
         "The journal is damaged or missing: keep a copy of the directory, check the disk, and "
@@ -52,9 +53,9 @@ static const char *const advice_text[ADVICE_COUNT] = {
         "to be expected, and nothing confirmed is lost. If neither happened, confirmed work may be "
         "missing: check the disk, and compare with what your clients know. The server starts in "
         "either case. Remove the files journal/torn-N when you no longer need them.",
-    [ADVICE_LOST] =
-        "Keep a copy of the directory. The journal alone is no store: it lacks what was already in "
-        "holdfast.db.",
+    [ADVICE_LOST] = "Keep a copy of the directory. The journal alone is not a store: it lacks what "
+                    "was already in "
+                    "holdfast.db.",
     [ADVICE_KEY_FILE] = "Check the disk: a sector of journal/key was damaged.",
 };
 
@@ -225,14 +226,7 @@ static int queue_add(struct check *c, uint32_t number, struct check_queue **ret)
 
 struct check_queue *check_queue_of(struct check *c, uint32_t number)
 {
-    size_t low = 0, high = c->queue_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (c->queues[mid].number < number)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    size_t low = SORTED_INDEX(c->queue_count, i, c->queues[i].number < number);
     return low < c->queue_count && c->queues[low].number == number ? &c->queues[low] : NULL;
 }
 
@@ -486,6 +480,7 @@ static enum check_result check_rows(struct check *c)
     check_keys(c);
     check_keys_twice(c);
     check_kv(c);
+    check_dependencies(c);
     check_notices(c);
     print_queues(c);
     c->queues_told = c->queue_count;

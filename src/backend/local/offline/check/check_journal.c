@@ -41,7 +41,7 @@ static void check_state(struct check *c, const struct replayed *r)
     if (!r->engine)
         return;
     if (engine_verify(r->engine, &note) != 0)
-        check_problem(c, ADVICE_ROWS, "store and journal together make no sense: %s", note.text);
+        check_problem(c, ADVICE_ROWS, "the store and the journal are inconsistent: %s", note.text);
     engine_figures(r->engine, &figures);
     if (r->records == 0)
         return;
@@ -59,7 +59,7 @@ static void check_end(struct check *c, const struct journal *journal)
         check_warning(c, ADVICE_INCOMPLETE,
                       "the last entry of the journal (journal/%" PRIu32 " at %" PRIu64 ", %" PRIu64
                       " bytes, after record %" PRIu64 ", generation %" PRIu64
-                      ") is not whole; the next start leaves it out",
+                      ") is incomplete; the next start ignores it",
                       torn.segment, torn.at, torn.bytes, torn.after, torn.generation);
     if (journal_key_problem(journal))
         check_warning(c, ADVICE_KEY_FILE, "%s", journal_key_problem(journal));
@@ -110,7 +110,7 @@ static void check_missing(struct check *c)
     if (c->meta.journal_from < 0) { /* no server has been started on it */
         check_alone(c);
     } else if (dbfile_is_alone(c->db_path)) {
-        fputs("a backup: no journal belongs to it; `holdfast restore` makes a store of it\n",
+        fputs("a backup: no journal belongs to it; `holdfast restore` creates a store from it\n",
               c->out);
         check_alone(c);
     } else {

@@ -33,7 +33,7 @@ static void check_undelivered(struct check *c)
         check_prepare(c, "SELECT u.seq FROM undelivered u LEFT JOIN jobs j"
                          " ON j.seq = u.seq AND " ROW_NOT_GONE " WHERE j.seq IS NULL");
     while (check_step(c, st))
-        check_problem(c, ADVICE_ROWS, "there are keys of job %lld, which is not there",
+        check_problem(c, ADVICE_ROWS, "there are keys of job %lld, which does not exist",
                       (long long)sqlite3_column_int64(st, 0));
     sqlite3_finalize(st);
 }

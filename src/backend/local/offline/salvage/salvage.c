@@ -227,7 +227,7 @@ static void queue_describe(struct salvage *s, sqlite3_stmt *st, struct rec_queue
             continue;
         *texts[i] = span_of(NULL, 0);
         whole = false;
-        salvage_problem(s, "queue %.*s: its %s cannot be read; the queue is given without it",
+        salvage_problem(s, "queue %.*s: its %s cannot be read; the queue is exported without it",
                         (int)put->name.len, put->name.at, names[i]);
     }
     s->report->queues_partial += !whole;
@@ -260,16 +260,17 @@ static int queues_give(struct salvage *s)
 {
     int rc = 0;
     for (size_t i = 0; i < s->queue_count && rc == 0; i++) {
-        const struct salvage_queue *q = &s->queues[i];
+        struct salvage_queue *q = &s->queues[i];
         struct queue_policy policy;
         if (q->gone || q->guessed)
             continue;
         if (policy_decode(q->put.policy, &policy) != 0) {
             s->report->queues++;
-            salvage_problem(s, "queue %.*s: its policy cannot be read; its jobs are given",
+            salvage_problem(s, "queue %.*s: its policy cannot be read; its jobs are exported",
                             (int)q->put.name.len, q->put.name.at);
             continue;
         }
+        q->by_due = policy.by_due;
         struct queue_view view = {.number = q->put.queue,
                                   .name = q->put.name,
                                   .owner = q->put.owner,
@@ -392,12 +393,12 @@ enum { LOST_RESULT = 1, LOST_ERROR = 2, LOST_REPORT = 4 };
 static void outcome_lost(struct salvage *s, uint64_t seq, unsigned lost)
 {
     if (lost != 0 && s->report->jobs_partial++ < JOBS_TOLD)
-        salvage_problem(s,
-                        "job %" PRIu64 ": its %s%s%s%s%s cannot be read; the job is given without",
-                        seq, lost & LOST_RESULT ? "result" : "",
-                        (lost & LOST_RESULT) && (lost & LOST_ERROR) ? " and " : "",
-                        lost & LOST_ERROR ? "error text" : "", lost > LOST_REPORT ? " and " : "",
-                        lost & LOST_REPORT ? "progress and log" : "");
+        salvage_problem(
+            s, "job %" PRIu64 ": its %s%s%s%s%s cannot be read; the job is exported without", seq,
+            lost & LOST_RESULT ? "result" : "",
+            (lost & LOST_RESULT) && (lost & LOST_ERROR) ? " and " : "",
+            lost & LOST_ERROR ? "error text" : "", lost > LOST_REPORT ? " and " : "",
+            lost & LOST_REPORT ? "progress and log" : "");
 }
 
 /* Returns what is lost of the row. */
@@ -490,7 +491,7 @@ static int job_give(struct salvage *s, const struct job *j, const struct salvage
         return 0;
     if (!reason_fits((enum job_state)j->state, (enum job_reason)j->reason))
         return job_damaged(s, j->seq, "its row is damaged");
-    struct job_view view = {.job = *j, .queue = q->put.name, .has_body = true};
+    struct job_view view = {.job = *j, .queue = q->put.name, .by_due = q->by_due, .has_body = true};
     return job_take(s, over, &view);
 }
 

@@ -2,10 +2,11 @@
 /* src/backend/local/offline/salvage reads a store that may be damaged. It may use the rest of
  * backend/local.
  *
- * What can still be read of a SQLite store, damaged or not, without changing a byte of it.
+ * It returns what can still be read of a SQLite store, damaged or not, without changing a byte of
+ * it.
  *
- * The lock of the directory is held meanwhile, so that no server starts underneath; nothing else in
- * it is opened for writing. Where rows cannot be read they are walked around and counted. */
+ * The lock of the directory is held during this time, so that no server can start; nothing else in
+ * it is opened for writing. Rows that cannot be read are skipped and counted. */
 #pragma once
 
 #include <stdbool.h>

@@ -15,7 +15,7 @@ static void lost(void *ctx, uint64_t from, uint64_t to)
     s->report->removals++;
     salvage_problem(s,
                     "which jobs with the sequences %" PRIu64 " to %" PRIu64
-                    " have been removed cannot be read; such jobs may be among those given",
+                    " have been removed cannot be read; such jobs may be among those exported",
                     (from - 1) << 6, (to << 6) - 1);
 }
 

@@ -22,6 +22,7 @@ struct salvage_queue {
     struct rec_queue_put put; /* texts in the arena */
     bool gone;
     bool guessed; /* its row could not be read; only the number is true */
+    bool by_due;  /* of its policy, if this can be read; known once the queue was given */
 };
 
 /* A job as the journal leaves it. Spans point into its frames, kept in the arena. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The records that the journal has and the database lacks, laid over it in memory: a bounded part
- * of the journal, since the server folds it into the database all the time. A job that is changed
+ * of the journal, since the server applies it to the database continuously. A job that is changed
  * there is read from the database when its first record turns up; the rules are those of
  * core/moves. */
 #include <inttypes.h>
@@ -144,6 +144,8 @@ static int take_change(struct salvage *s, struct salvage_job *j, const struct re
     switch ((int)r->kind) {
     case REC_JOB_READY:
         return apply_ready(&j->job, &r->job_ready);
+    case REC_JOB_UNBLOCKED:
+        return apply_unblocked(&j->job, &r->job_unblocked);
     case REC_JOB_CLAIMED:
         return take_claimed(j, &r->job_claimed);
     case REC_JOB_PROGRESS:
@@ -249,7 +251,7 @@ static void torn_tell(struct salvage *s, const struct journal_torn *torn)
         salvage_problem(s,
                         "the last entry of the journal (journal/%" PRIu32 " at %" PRIu64
                         ", %" PRIu64 " bytes, after record %" PRIu64
-                        ") is not whole and is left out: either it was being written when the "
+                        ") is incomplete and is ignored: either it was being written when the "
                         "server ended, and nothing in it was confirmed, or it was damaged later",
                         torn->segment, torn->at, torn->bytes, torn->after);
 }

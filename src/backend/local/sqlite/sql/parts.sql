@@ -29,7 +29,7 @@ NOT EXISTS (SELECT 1 FROM gone g WHERE g.block = j.seq >> 6 AND g.bits >> (j.seq
 
 -- part: row_shown
 -- Whether the job of row j exists for readers; q is the row of its queue.
-q.gone = 0 AND (j.state > ${ready} OR (j.counts >> 32) & 4294967295 = q.generation) AND ${row_not_gone}
+q.gone = 0 AND (j.state NOT IN (${scheduled}, ${ready}, ${blocked}) OR (j.counts >> 32) & 4294967295 = q.generation) AND ${row_not_gone}
 
 -- part: row_started_at
 -- When the newest attempt at the job of row j began; 0 = it was never claimed, or that is not known.

@@ -261,6 +261,31 @@ CREATE TABLE links (
     job_hi INTEGER NOT NULL
 ) STRICT;
 
+-- Jobs that depend on others, until they are removed.
+CREATE TABLE dependents (
+    seq INTEGER PRIMARY KEY,
+    rule INTEGER NOT NULL,  -- enum dependency_rule
+    open INTEGER NOT NULL,
+    total INTEGER NOT NULL,  -- parents that it ever had; then those that have ended, by how
+    done INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    removed INTEGER NOT NULL
+) STRICT;
+
+-- The jobs for which each of them still waits.
+CREATE TABLE dependencies (
+    seq INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    PRIMARY KEY (seq, parent)
+) STRICT, WITHOUT ROWID;
+
+-- How a job ended for which others still wait, where its state no longer says it.
+CREATE TABLE parents_ended (
+    seq INTEGER PRIMARY KEY,
+    how INTEGER NOT NULL  -- enum dependency_end
+) STRICT;
+
 CREATE TABLE gone (
     block INTEGER PRIMARY KEY,  -- of 64 sequences, from 64 * block on
     bits INTEGER NOT NULL  -- 1 << n: the job 64 * block + n is removed

@@ -8,14 +8,14 @@ SELECT
     j.seq AS id,
     q.name AS queue,
     CASE j.state WHEN ${scheduled} THEN 'scheduled' WHEN ${ready} THEN 'ready' WHEN ${running} THEN
-        'running' WHEN ${done} THEN 'done' WHEN ${dead} THEN 'dead' WHEN ${cancelled} THEN 'cancelled' END
+        'running' WHEN ${done} THEN 'done' WHEN ${dead} THEN 'dead' WHEN ${cancelled} THEN 'cancelled' WHEN ${blocked} THEN 'blocked' END
         AS state,
     CASE j.marks & ${marks_reason} WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN
         'rejected' WHEN ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_lease_expired} THEN
         'lease_expired' WHEN ${reason_expired} THEN 'expired' WHEN ${reason_cancelled} THEN 'cancelled' WHEN
         ${reason_replaced} THEN 'replaced' WHEN ${reason_released} THEN 'released' WHEN ${reason_restarted}
         THEN 'restarted' WHEN ${reason_discarded} THEN 'discarded' WHEN ${reason_damaged} THEN 'damaged' WHEN
-        ${reason_timed_out} THEN 'timed_out' END
+        ${reason_timed_out} THEN 'timed_out' WHEN ${reason_dependency_failed} THEN 'dependency_failed' END
         AS reason,
     iif(q.owner = 'tasks' AND abs(j.priority) > 1000000, (j.priority >> 43) + 1, j.priority) AS priority,
     (${failures}) + (${crashes}) + (j.state IN (${running}, ${done})) AS attempts,
@@ -100,10 +100,10 @@ SELECT
         ${marks_reason} WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN 'rejected' WHEN
         ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_lease_expired} THEN 'lease_expired' WHEN
         ${reason_expired} THEN 'expired' WHEN ${reason_damaged} THEN 'damaged' WHEN ${reason_timed_out} THEN
-        'timed_out' END END AS error,
+        'timed_out' WHEN ${reason_dependency_failed} THEN 'dependency_failed' END END AS error,
     iif(j.state = ${done}, CAST(o.result AS TEXT), NULL) AS results_json,
     ifnull(json_extract(x.attributes, '$.enqueued_at'), (j.id_hi >> 16) / 1000) AS enqueued_at,
-    iif(j.state < ${running}, NULL, ifnull(nullif(${row_started_at}, 0) / 1000,
+    iif(j.state IN (${scheduled}, ${ready}, ${blocked}), NULL, ifnull(nullif(${row_started_at}, 0) / 1000,
         json_extract(x.attributes, '$.started_at'))) AS started_at,
     iif(j.state IN (${done}, ${dead}), ifnull(iif(j.token_counter = 0,
         json_extract(x.attributes, '$.completed_at'), NULL), j.since / 1000), NULL) AS completed_at

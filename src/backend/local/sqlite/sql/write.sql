@@ -365,6 +365,49 @@ VALUES (?1, ?2, ?3);
 DELETE FROM links
 WHERE item BETWEEN ?1 AND ?2;
 
+-- name: dependent_put
+-- Writes what a job depends on: its sequence, rule, whether it is open, and its counts.
+INSERT OR REPLACE INTO dependents (seq, rule, open, total, done, dead, cancelled, removed)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
+
+-- name: dependent_gone
+-- Removes that of job ?1.
+DELETE FROM dependents
+WHERE seq = ?1;
+
+-- name: dependent_more
+-- Counts ?2 more jobs on which job ?1 depends.
+UPDATE dependents
+SET total = total + ?2
+WHERE seq = ?1;
+
+-- name: dependent_count
+-- Counts one job that has ended for job ?1, as ?2 says (enum dependency_end).
+UPDATE dependents
+SET done = done + (?2 = ${dependency_done}), dead = dead + (?2 = ${dependency_dead}),
+    cancelled = cancelled + (?2 = ${dependency_cancelled}), removed = removed + (?2 = ${dependency_removed})
+WHERE seq = ?1;
+
+-- name: dependency_new
+-- Job ?1 waits for job ?2.
+INSERT INTO dependencies (seq, parent)
+VALUES (?1, ?2);
+
+-- name: dependency_end
+-- Job ?1 no longer waits for job ?2.
+DELETE FROM dependencies
+WHERE seq = ?1 AND parent = ?2;
+
+-- name: parent_ended
+-- Writes how job ?1 ended (?2) for jobs that still wait for it.
+INSERT OR REPLACE INTO parents_ended (seq, how)
+VALUES (?1, ?2);
+
+-- name: parent_forget
+-- No job waits for job ?1 any more.
+DELETE FROM parents_ended
+WHERE seq = ?1;
+
 -- name: gone_put
 -- Marks jobs of a block as removed: block, bits. Changes nothing if one of them is marked already.
 INSERT INTO gone (block, bits)

@@ -69,6 +69,8 @@ static void tick(struct rig *r)
     step(r, &op);
 }
 
+static const struct span q0 = {"q0", 2};
+
 static struct op enqueue_op(const char *queue)
 {
     struct op op = {.kind = OP_ENQUEUE};
@@ -87,6 +89,14 @@ static struct op claim_op(const struct span *queue)
     return op;
 }
 
+/* Enqueues a job and claims it. */
+static struct job_view claim_new(struct rig *r)
+{
+    struct op put = enqueue_op("q0"), get = claim_op(&q0);
+    step(r, &put);
+    return step(r, &get)->reply.jobs[0];
+}
+
 static struct op lease_op(enum op_kind kind, const struct job_view *v)
 {
     struct op op = {.kind = kind};
@@ -94,8 +104,6 @@ static struct op lease_op(enum op_kind kind, const struct job_view *v)
     op.lease.token = v->token;
     return op;
 }
-
-static const struct span q0 = {"q0", 2};
 
 /* --- */
 
@@ -357,15 +365,11 @@ static void standstill_does_not_end_leases(void **state)
     (void)state;
     struct rig r;
     rig_open(&r, NULL);
-    struct op op = enqueue_op("q0");
-    step(&r, &op);
-    op = claim_op(&q0);
-    struct job_view v = step(&r, &op)->reply.jobs[0];
+    struct job_view v = claim_new(&r);
     assert_int_equal(v.lease_ms, 30000);
     pass_ms(&r, 3600000); /* stopped for an hour */
     tick(&r);
-    struct op get = {.kind = OP_GET};
-    get.job.job.seq = v.job.seq;
+    struct op get = {.kind = OP_GET, .job.job.seq = v.job.seq};
     assert_int_equal(step(&r, &get)->reply.state, STATE_RUNNING);
     for (int i = 0; i < 31; i++) { /* half a minute of ordinary life */
         pass_ms(&r, 1000);
@@ -381,14 +385,10 @@ static void wall_clock_does_not_end_leases(void **state)
     (void)state;
     struct rig r;
     rig_open(&r, NULL);
-    struct op op = enqueue_op("q0");
-    step(&r, &op);
-    op = claim_op(&q0);
-    struct job_view v = step(&r, &op)->reply.jobs[0];
+    struct job_view v = claim_new(&r);
     r.now.wall.ms += 60000;
     tick(&r);
-    struct op get = {.kind = OP_GET};
-    get.job.job.seq = v.job.seq;
+    struct op get = {.kind = OP_GET, .job.job.seq = v.job.seq};
     assert_int_equal(step(&r, &get)->reply.state, STATE_RUNNING);
     rig_close(&r);
 }
@@ -622,13 +622,6 @@ static enum outcome ack_by(struct rig *r, uint64_t seq, struct job_token token)
     op.lease.job.seq = seq;
     op.lease.token = token;
     return step(r, &op)->reply.outcome;
-}
-
-static struct job_view claim_new(struct rig *r)
-{
-    struct op put = enqueue_op("q0"), get = claim_op(&q0);
-    step(r, &put);
-    return step(r, &get)->reply.jobs[0];
 }
 
 /* "Gone" is only said of a token whose lease may have ended without leaving an entry in the ring.

@@ -48,6 +48,18 @@ static enum job_state state_of(struct engine_rig *r, uint64_t seq)
     return (enum job_state)reply->jobs[0].job.state;
 }
 
+/* The lease ends after this time, and not a millisecond earlier; the rig is then closed. */
+static void ends_after(struct engine_rig *r, uint64_t seq, int64_t ms)
+{
+    engine_rig_pass(r, ms - 1);
+    engine_rig_quiet(r);
+    assert_int_equal(state_of(r, seq), STATE_RUNNING);
+    engine_rig_pass(r, 1);
+    engine_rig_quiet(r);
+    assert_int_equal(state_of(r, seq), STATE_CANCELLED);
+    engine_rig_close(r);
+}
+
 static void lease_runs_from_its_answer(void **state)
 {
     (void)state;
@@ -61,13 +73,7 @@ static void lease_runs_from_its_answer(void **state)
     engine_rig_quiet(&r);
     assert_int_equal(state_of(&r, held.seq), STATE_RUNNING);
     engine_lease_started(r.engine, held.seq, held.token, r.now);
-    engine_rig_pass(&r, 99);
-    engine_rig_quiet(&r);
-    assert_int_equal(state_of(&r, held.seq), STATE_RUNNING);
-    engine_rig_pass(&r, 1);
-    engine_rig_quiet(&r);
-    assert_int_equal(state_of(&r, held.seq), STATE_CANCELLED);
-    engine_rig_close(&r);
+    ends_after(&r, held.seq, 100);
 }
 
 static void grace_ends_a_lease_without_answer(void **state)
@@ -78,13 +84,7 @@ static void grace_ends_a_lease_without_answer(void **state)
     policy_default(&policy);
     policy.cancel_grace_ms = 200;
     struct held_job held = claimed_and_cancelled(&r, &policy);
-    engine_rig_pass(&r, 199);
-    engine_rig_quiet(&r);
-    assert_int_equal(state_of(&r, held.seq), STATE_RUNNING);
-    engine_rig_pass(&r, 1);
-    engine_rig_quiet(&r);
-    assert_int_equal(state_of(&r, held.seq), STATE_CANCELLED);
-    engine_rig_close(&r);
+    ends_after(&r, held.seq, 200);
 }
 
 static void timeout_ends_before_the_grace_time(void **state)
@@ -97,13 +97,7 @@ static void timeout_ends_before_the_grace_time(void **state)
     policy.cancel_grace_ms = 30000;
     struct held_job held = claimed_and_cancelled(&r, &policy);
     engine_lease_started(r.engine, held.seq, held.token, r.now);
-    engine_rig_pass(&r, 299);
-    engine_rig_quiet(&r);
-    assert_int_equal(state_of(&r, held.seq), STATE_RUNNING);
-    engine_rig_pass(&r, 1);
-    engine_rig_quiet(&r);
-    assert_int_equal(state_of(&r, held.seq), STATE_CANCELLED);
-    engine_rig_close(&r);
+    ends_after(&r, held.seq, 300);
 }
 
 int main(void)

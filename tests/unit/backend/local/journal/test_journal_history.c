@@ -47,11 +47,12 @@ static void test_nothing_appended_is_lost_and_nothing_is_invented(void **state)
 }
 
 /* Seeds that once found something: a torn first entry that a later one of the same content made
- * whole, so that two segments had one generation and the journal was refused. */
+ * whole, so that two segments had one generation and the journal was refused; an incomplete entry
+ * with a damaged header that was reported again when its segment was used again. */
 static void test_kept_seeds(void **state)
 {
     (void)state;
-    static const uint64_t kept[] = {2612169622};
+    static const uint64_t kept[] = {2612169622, 2557892810};
     for (size_t i = 0; i < COUNT_OF(kept); i++) {
         struct journal_history h = {.seed = kept[i], .steps = 60, .damage = true};
         char why[1024];

@@ -15,88 +15,22 @@
 #include "base/mem.h"
 #include "support/files_torn.h"
 #include "support/journal_image.h"
-#include "unit/backend/local/journal/journal_rig.h"
+#include "unit/backend/local/journal/journal_world.h"
 
-/* Each entry that append() makes takes a page, so that four fill a segment. */
-#define SEGMENT (4 * JOURNAL_PAGE)
 #define KEY_BYTES (2 * JOURNAL_PAGE) /* of the file */
-
-struct world {
-    struct files_torn *disk;
-    struct journal *j;
-    struct journal_config config;
-    struct journal_rig_log log;
-    size_t given;
-    struct err_note note;
-};
-
-static void world_init(struct world *w, uint64_t seed)
-{
-    *w = (struct world){.config = {.segment_bytes = SEGMENT, .store_id = "0123456789abcde"}};
-    w->disk = files_torn_new(seed);
-    journal_rig_log_init(&w->log);
-}
-
-static void world_done(struct world *w)
-{
-    journal_close(w->j);
-    journal_rig_log_done(&w->log);
-    files_torn_free(w->disk);
-}
-
-static int frame_given_cb(void *ctx, struct span frame, uint64_t first, uint64_t last,
-                          struct err_note *note)
-{
-    struct world *w = ctx;
-    (void)note;
-    (void)last;
-    while (w->log.frames[w->given].last <= w->config.applied)
-        w->given++;
-    assert_true(w->given < w->log.count);
-    assert_int_equal(first, w->log.frames[w->given].first);
-    assert_true(span_equal(frame, journal_rig_log_frame(&w->log, w->given)));
-    w->given++;
-    return 0;
-}
-
-static int try_open(struct world *w)
-{
-    journal_close(w->j);
-    w->j = NULL;
-    w->given = 0;
-    w->config.files = files_torn_files(w->disk);
-    int rc = journal_open(&w->config, frame_given_cb, w, &w->j, &w->note);
-    if (rc != 0)
-        w->j = NULL;
-    return rc;
-}
-
-static void must(struct world *w, int rc)
-{
-    if (rc != 0)
-        fail_msg("%s: %s", err_name(rc), w->note.text);
-}
 
 /* The journal ends with the last of the log, and all that the store lacks was given. */
 static void open_all(struct world *w)
 {
-    must(w, try_open(w));
-    uint64_t last = w->log.count ? w->log.frames[w->log.count - 1].last : w->config.from;
-    assert_int_equal(journal_position(w->j), last);
-    if (last > w->config.applied)
+    world_must(w, world_try_open(w));
+    assert_int_equal(journal_position(w->j), world_last(w));
+    if (world_last(w) > w->config.applied)
         assert_int_equal(w->given, w->log.count);
-}
-
-static void start(struct world *w)
-{
-    open_all(w);
-    must(w, journal_begin(w->j, &w->note));
 }
 
 static void add(struct world *w, size_t bytes, uint64_t seed)
 {
-    uint64_t next = w->log.count ? w->log.frames[w->log.count - 1].last + 1 : w->config.from + 1;
-    journal_rig_log_add(&w->log, next, 1, bytes, seed);
+    journal_rig_log_add(&w->log, world_last(w) + 1, 1, bytes, seed);
 }
 
 static int append_last(struct world *w)
@@ -105,40 +39,9 @@ static int append_last(struct world *w)
     return journal_append(w->j, &frame, 1, &w->note);
 }
 
-static void append(struct world *w, unsigned count)
-{
-    for (; count > 0; count--) {
-        bool more = true;
-        while (more)
-            must(w, journal_provide(w->j, &more, &w->note));
-        add(w, 1000, 1);
-        must(w, append_last(w));
-    }
-}
-
-/* Records 1 … count, four in each of the files 1, 2, 3, …, and the journal closed. */
-static void world_fill(struct world *w, unsigned count)
-{
-    world_init(w, 1);
-    start(w);
-    append(w, count);
-    journal_close(w->j);
-    w->j = NULL;
-}
-
-static void flip(struct world *w, const char *name, uint64_t at)
-{
-    char byte = (char)(files_torn_content(w->disk, name).at[at] ^ 0x10);
-    files_torn_poke(w->disk, name, at, span_of(&byte, 1));
-}
-
 static void must_refuse(struct world *w, int code, const char *words)
 {
-    int rc = try_open(w);
-    if (rc != code)
-        fail_msg("%s instead of %s: %s", err_name(rc), err_name(code), w->note.text);
-    if (!strstr(w->note.text, words))
-        fail_msg("'%s' has no '%s'", w->note.text, words);
+    world_refuses(w, code, words);
     if (code == -ERR_CORRUPT &&
         !strstr(w->note.text, "save what can still be read (holdfast export --data DIR)"))
         fail_msg("'%s' gives no advice", w->note.text);
@@ -151,7 +54,7 @@ static void test_damage_in_an_older_segment(void **state)
     (void)state;
     struct world w;
     world_fill(&w, 10);
-    flip(&w, "1", JOURNAL_PAGE + 300);
+    world_flip(&w, "1", JOURNAL_PAGE + 300);
     must_refuse(&w, -ERR_CORRUPT,
                 "journal/1 is damaged at 4096: record 1 is the last before it, and journal/2 goes "
                 "on with record 5");
@@ -163,7 +66,7 @@ static void test_damage_at_the_end_of_an_older_segment(void **state)
     (void)state;
     struct world w;
     world_fill(&w, 10);
-    flip(&w, "1", 3 * JOURNAL_PAGE + JOURNAL_ENTRY_HEADER_BYTES);
+    world_flip(&w, "1", 3 * JOURNAL_PAGE + JOURNAL_ENTRY_HEADER_BYTES);
     must_refuse(&w, -ERR_CORRUPT, "journal/1 is damaged at 12288: record 3");
     world_done(&w);
 }
@@ -173,7 +76,7 @@ static void test_damage_before_the_last_entry(void **state)
     (void)state;
     struct world w;
     world_fill(&w, 12);
-    flip(&w, "3", JOURNAL_PAGE + 8);
+    world_flip(&w, "3", JOURNAL_PAGE + 8);
     must_refuse(&w, -ERR_CORRUPT,
                 "journal/3 is damaged at 4096, behind record 9: a later entry begins at 8192");
     world_done(&w);
@@ -184,7 +87,7 @@ static void test_damage_of_the_first_entry_in_the_newest_segment(void **state)
     (void)state;
     struct world w;
     world_fill(&w, 10);
-    flip(&w, "3", 40);
+    world_flip(&w, "3", 40);
     must_refuse(&w, -ERR_CORRUPT, "journal/3 is damaged at its beginning");
     /* The same when nothing else is left. */
     files_torn_drop(w.disk, "1");
@@ -227,9 +130,9 @@ static void test_no_entry_at_all(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 1);
+    world_init(&w, SEGMENT, 1);
     w.config.from = w.config.applied = 3;
-    start(&w);
+    world_start(&w);
     w.config.applied = 5;
     must_refuse(&w, -ERR_CORRUPT, "no entry, though the store took the records 4 to 5 from it");
     world_done(&w);
@@ -305,8 +208,8 @@ static void test_opening_writes_nothing(void **state)
     uint64_t before = files_torn_figures(w.disk).changes;
     w.config.read_only = true;
     open_all(&w);
-    flip(&w, "1", 100);
-    assert_int_equal(try_open(&w), -ERR_CORRUPT);
+    world_flip(&w, "1", 100);
+    assert_int_equal(world_try_open(&w), -ERR_CORRUPT);
     assert_int_equal(files_torn_figures(w.disk).changes, before);
     world_done(&w);
 }
@@ -339,12 +242,12 @@ static void test_a_torn_tail_is_cut(void **state)
     (void)state;
     struct world w;
     world_fill(&w, 10);
-    flip(&w, "3", JOURNAL_PAGE + 200);
+    world_flip(&w, "3", JOURNAL_PAGE + 200);
     journal_rig_log_cut(&w.log, 9);
-    start(&w);
+    world_start(&w);
     assert_int_equal(journal_torn(w.j).bytes, JOURNAL_PAGE);
-    append(&w, 3);
-    start(&w);
+    world_append(&w, 3);
+    world_start(&w);
     assert_int_equal(journal_torn(w.j).bytes, 0);
     world_done(&w);
 }
@@ -357,9 +260,9 @@ static void test_a_tail_torn_in_its_first_sector(void **state)
     static const char zeros[512];
     files_torn_poke(w.disk, "3", 0, span_of(zeros, sizeof zeros));
     journal_rig_log_cut(&w.log, 8);
-    start(&w);
-    append(&w, 6);
-    start(&w);
+    world_start(&w);
+    world_append(&w, 6);
+    world_start(&w);
     world_done(&w);
 }
 
@@ -368,12 +271,12 @@ static void test_the_older_copy_of_a_repeated_entry_does_not_matter(void **state
     (void)state;
     struct world w;
     world_fill(&w, 10);
-    start(&w);
-    flip(&w, "3", JOURNAL_PAGE + 200); /* record 10, which now is elsewhere */
+    world_start(&w);
+    world_flip(&w, "3", JOURNAL_PAGE + 200); /* record 10, which now is elsewhere */
     open_all(&w);
-    start(&w);
-    append(&w, 2);
-    start(&w);
+    world_start(&w);
+    world_append(&w, 2);
+    world_start(&w);
     world_done(&w);
 }
 
@@ -383,16 +286,16 @@ static void test_what_was_superseded_does_not_come_back(void **state)
     (void)state;
     struct world w;
     world_fill(&w, 11);
-    flip(&w, "3", 2 * JOURNAL_PAGE + 200);
+    world_flip(&w, "3", 2 * JOURNAL_PAGE + 200);
     journal_rig_log_cut(&w.log, 10);
-    start(&w);
+    world_start(&w);
     add(&w, 500, 99);
-    must(&w, append_last(&w));
-    flip(&w, "3", 2 * JOURNAL_PAGE + 200);
+    world_must(&w, append_last(&w));
+    world_flip(&w, "3", 2 * JOURNAL_PAGE + 200);
     open_all(&w);
-    start(&w);
-    append(&w, 5);
-    start(&w);
+    world_start(&w);
+    world_append(&w, 5);
+    world_start(&w);
     world_done(&w);
 }
 
@@ -403,7 +306,7 @@ static void test_restarts_alone_need_no_more_files(void **state)
     struct journal_figures f;
     world_fill(&w, 6);
     for (unsigned i = 0; i < 20; i++)
-        start(&w);
+        world_start(&w);
     journal_figures(w.j, &f);
     assert_true(f.segments <= 5);
     assert_int_equal(f.bytes_unapplied, 6 * JOURNAL_PAGE);
@@ -427,15 +330,15 @@ static void test_a_copy_that_was_never_synced_is_not_relied_on(void **state)
     (void)state;
     for (unsigned i = 0; i < 8 * 8 * 8; i++) {
         struct world w;
-        world_init(&w, i);
-        start(&w);
-        append(&w, 2);
+        world_init(&w, SEGMENT, i);
+        world_start(&w);
+        world_append(&w, 2);
         w.config.applied = 1;
         begin_cut(&w, 1 + i % 8);
         files_torn_kill(w.disk);
         begin_cut(&w, 1 + i / 8 % 8);
         files_torn_crash(w.disk);
-        start(&w);
+        world_start(&w);
         world_done(&w);
     }
 }
@@ -455,7 +358,7 @@ static void test_half_made_files_are_removed_and_blank_ones_used(void **state)
     files_torn_put(w.disk, "7", span_of(zeros, SEGMENT));
     files_torn_put(w.disk, "lost+found", span_of(zeros, 10));
     files_torn_put(w.disk, "08", span_of(zeros, 10));
-    start(&w);
+    world_start(&w);
     assert_int_equal(files_torn_content(w.disk, "4").len, 0);
     assert_null(files_torn_content(w.disk, "5").at);
     assert_memory_equal(files_torn_content(w.disk, "7").at, "HFj1", 4);
@@ -473,12 +376,12 @@ static void test_segments_of_another_size_are_read_and_then_removed(void **state
     struct journal_figures f;
     world_fill(&w, 10);
     w.config.segment_bytes = 2 * SEGMENT;
-    start(&w);
-    append(&w, 1);
+    world_start(&w);
+    world_append(&w, 1);
     journal_applied(w.j, 11);
     bool more = true;
     while (more)
-        must(&w, journal_provide(w.j, &more, &w.note));
+        world_must(&w, journal_provide(w.j, &more, &w.note));
     journal_figures(w.j, &f);
     assert_int_equal(f.bytes, 2 * SEGMENT * f.segments);
     world_done(&w);
@@ -491,7 +394,7 @@ static void test_a_failed_sync_is_final(void **state)
     (void)state;
     struct world w;
     world_fill(&w, 2);
-    start(&w);
+    world_start(&w);
     files_torn_fail_sync(w.disk, 1, -ERR_IO);
     add(&w, 1000, 5);
     assert_int_equal(append_last(&w), -ERR_IO);
@@ -508,7 +411,7 @@ static void test_no_space_inside_a_segment_is_final(void **state)
     (void)state;
     struct world w;
     world_fill(&w, 2);
-    start(&w);
+    world_start(&w);
     files_torn_fail_write(w.disk, 1, -ERR_NO_SPACE);
     add(&w, 1000, 5);
     assert_int_equal(append_last(&w), -ERR_IO);
@@ -525,7 +428,7 @@ static void test_a_full_disk_keeps_what_there_is(void **state)
     bool more = true;
     world_fill(&w, 2);
     files_torn_capacity(w.disk, 4 * SEGMENT + KEY_BYTES + 100);
-    start(&w);
+    world_start(&w);
     while (more && journal_provide(w.j, &more, &w.note) == 0)
         ;
     journal_figures(w.j, &before);
@@ -539,16 +442,16 @@ static void test_a_full_disk_keeps_what_there_is(void **state)
             journal_rig_log_cut(&w.log, w.log.count - 1);
             break;
         }
-        must(&w, rc);
+        world_must(&w, rc);
     }
     assert_int_equal(journal_provide(w.j, &more, &w.note), -ERR_NO_SPACE);
     journal_figures(w.j, &after);
     assert_int_equal(after.bytes, before.bytes);
     assert_true(after.wanting);
     journal_applied(w.j, w.config.applied = journal_position(w.j));
-    append(&w, 8);
+    world_append(&w, 8);
     /* A restart writes into a segment that is free. */
-    start(&w);
+    world_start(&w);
     world_done(&w);
 }
 
@@ -559,8 +462,8 @@ static void test_on_a_full_disk_idle_segments_make_place_for_a_large_entry(void 
     struct journal_figures idle;
     bool more = true;
     world_fill(&w, 2);
-    start(&w);
-    append(&w, 40);
+    world_start(&w);
+    world_append(&w, 40);
     journal_applied(w.j, w.config.applied = journal_position(w.j));
     journal_figures(w.j, &idle);
     assert_true(idle.free >= 6);
@@ -568,8 +471,8 @@ static void test_on_a_full_disk_idle_segments_make_place_for_a_large_entry(void 
     add(&w, 3 * SEGMENT, 1);
     assert_int_equal(append_last(&w), -ERR_NO_SPACE);
     while (more)
-        must(&w, journal_provide(w.j, &more, &w.note));
-    must(&w, append_last(&w));
+        world_must(&w, journal_provide(w.j, &more, &w.note));
+    world_must(&w, append_last(&w));
     world_done(&w);
 }
 
@@ -590,7 +493,7 @@ static void test_every_allocation_may_fail(void **state)
     world_fill(&w, 10);
     for (long nth = 1; failed; nth++) {
         mem_fail_at(nth, 0);
-        int rc = try_open(&w);
+        int rc = world_try_open(&w);
         if (rc == 0)
             rc = journal_begin(w.j, &w.note);
         if (rc == 0)
@@ -599,10 +502,10 @@ static void test_every_allocation_may_fail(void **state)
         mem_fail_at(0, 0);
         assert_true(rc == 0 || rc == -ERR_NOMEM);
         assert_true(rc == 0 || failed);
-        start(&w);
+        world_start(&w);
         append_quietly(&w, 1000);
         w.config.applied = journal_position(w.j);
-        start(&w);
+        world_start(&w);
     }
     world_done(&w);
 }

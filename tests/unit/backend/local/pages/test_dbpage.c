@@ -71,17 +71,14 @@ static int setup(void **state)
 {
     (void)state;
     rig_dir_make(&dir);
-    history = malloc(sizeof *history);
-    assert_non_null(history);
-    history_init(history, 5);
+    history = history_new(5, 0);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    history_done(history);
-    free(history);
+    history_free(history);
     rig_dir_remove(&dir);
     return 0;
 }

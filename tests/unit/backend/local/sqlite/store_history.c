@@ -6,12 +6,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/containers/arena.h"
-
 #include "base/digest/hash.h"
 #include "core/jobs/job_error.h"
 #include "core/jobs/job_texts.h"
@@ -39,6 +39,21 @@ void history_init(struct history *h, uint64_t seed)
 void history_done(struct history *h)
 {
     buf_done(&h->frame);
+}
+
+struct history *history_new(uint64_t seed, uint32_t epoch)
+{
+    struct history *h = malloc(sizeof *h);
+    assert_non_null(h);
+    history_init(h, seed);
+    h->epoch = epoch;
+    return h;
+}
+
+void history_free(struct history *h)
+{
+    history_done(h);
+    free(h);
 }
 
 /* ---- frames ---- */

@@ -67,6 +67,8 @@ struct history {
 
 void history_init(struct history *h, uint64_t seed);
 void history_done(struct history *h);
+struct history *history_new(uint64_t seed, uint32_t epoch);
+void history_free(struct history *h);
 /* A frame of about n records; valid until the next. */
 struct span history_frame(struct history *h, unsigned n);
 /* Single steps, for tests that need a certain state: begin, records, end. */

@@ -520,6 +520,26 @@ static int dump_record(void *ctx, const struct record *r)
     return 0;
 }
 
+static int dump_dependent(void *ctx, const struct rec_dependent_put *put)
+{
+    struct record r = {.kind = REC_DEPENDENT_PUT, .dependent_put = *put};
+    return dump_record(ctx, &r);
+}
+
+static int dump_dependency(void *ctx, uint64_t child, uint64_t parent)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "dependency %" PRIu64 " %" PRIu64 "\n", child, parent);
+    return 0;
+}
+
+static int dump_parent(void *ctx, uint64_t parent, uint8_t how)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "parent %" PRIu64 " %u\n", parent, how);
+    return 0;
+}
+
 static int dump_numbers(void *ctx, const struct store_numbers *numbers)
 {
     struct dump *d = ctx;
@@ -531,9 +551,22 @@ static int dump_all(struct store *s, struct store_reader *r, struct buf *ret, si
                     struct err_note *note)
 {
     struct dump d = {.out = ret, .damaged = damaged};
-    struct store_sink sink = {
-        &d,      dump_meta,        dump_queue,  dump_counters, dump_bulk, dump_job,    dump_key,
-        dump_kv, dump_undelivered, dump_record, dump_schedule, dump_link, dump_numbers};
+    struct store_sink sink = {&d,
+                              dump_meta,
+                              dump_queue,
+                              dump_counters,
+                              dump_bulk,
+                              dump_job,
+                              dump_key,
+                              dump_kv,
+                              dump_undelivered,
+                              dump_record,
+                              dump_schedule,
+                              dump_link,
+                              dump_dependent,
+                              dump_dependency,
+                              dump_parent,
+                              dump_numbers};
     int rc = s->ops->load(s, &sink, note);
     if (rc == 0 && r) {
         dump_bodies(&d, r);
@@ -581,4 +614,37 @@ void rig_same(struct store *a, struct store_reader *ra, struct store *b, struct 
     }
     buf_done(&one);
     buf_done(&two);
+}
+
+void rig_open_both(const char *path, struct store *ret[2])
+{
+    assert_int_equal(store_open_memory(1, &ret[0]), 0);
+    ret[1] = rig_open(path);
+}
+
+void rig_apply_both(struct store *const s[2], struct span frame)
+{
+    rig_apply(s[0], frame);
+    rig_apply(s[1], frame);
+}
+
+void rig_same_both(struct store *const s[2])
+{
+    struct store_reader *readers[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(s[i]->ops->reader_open(s[i], &readers[i], NULL), 0);
+    rig_same(s[0], readers[0], s[1], readers[1]);
+    for (int i = 0; i < 2; i++)
+        readers[i]->ops->close(readers[i]);
+}
+
+void rig_journal_put(struct journal *j, struct span frame)
+{
+    struct err_note note = {""};
+    bool more = true;
+    while (journal_append(j, &frame, 1, &note) != 0) {
+        if (!more)
+            fail_msg("append: %s", note.text);
+        assert_int_equal(journal_provide(j, &more, &note), 0);
+    }
 }

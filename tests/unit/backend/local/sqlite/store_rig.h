@@ -3,6 +3,7 @@
  * one text, so that two can be compared. */
 #pragma once
 
+#include "backend/local/journal/journal.h"
 #include "backend/local/store/store.h"
 #include "base/buf.h"
 
@@ -20,6 +21,12 @@ void rig_dir_copy(const char *from, const char *to);
 
 struct store *rig_open(const char *path); /* SQLite; must succeed */
 void rig_apply(struct store *s, struct span frame);
+/* A new store in memory and one in SQLite, for tests that compare the two. */
+void rig_open_both(const char *path, struct store *ret[2]);
+void rig_apply_both(struct store *const s[2], struct span frame);
+void rig_same_both(struct store *const s[2]); /* rig_same, each with a reader of its own */
+/* Appends a frame to a journal, which gets as many segments as it needs. */
+void rig_journal_put(struct journal *j, struct span frame);
 /* Runs SQL on the database of a store that is not open. */
 void rig_sql(const char *dir, const char *sql);
 /* Gives every page of its database the right checksum, whatever is in it. */

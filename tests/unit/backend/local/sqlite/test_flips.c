@@ -71,17 +71,6 @@ static struct journal *journal_at(const char *dir, const struct store_meta *meta
     return j;
 }
 
-static void journal_put(struct journal *j, struct span frame)
-{
-    struct err_note note = {""};
-    bool more = true;
-    while (journal_append(j, &frame, 1, &note) != 0) {
-        if (!more)
-            fail_msg("append: %s", note.text);
-        assert_int_equal(journal_provide(j, &more, &note), 0);
-    }
-}
-
 /* ---- what can be read ---- */
 
 struct seen {
@@ -316,7 +305,7 @@ static void some_frames(struct store *s, struct journal *j, struct history *h, i
     for (int i = 0; i < count; i++) {
         struct span frame = j ? plain_frame(h) : history_frame(h, FRAME_RECORDS);
         if (j)
-            journal_put(j, frame);
+            rig_journal_put(j, frame);
         if (s)
             rig_apply(s, frame);
     }

@@ -146,7 +146,11 @@ static void put_jobs(struct buf *sql, const struct buf *key)
     put_job(sql, 5, 1, STATE_CANCELLED, REASON_CANCELLED, 0);
     put_job(sql, 6, 2, STATE_READY, REASON_NONE, 0);
     put_job(sql, 7, 2, STATE_RUNNING, REASON_NONE, 0);
-    put_job(sql, 8, 1, STATE_DONE, REASON_NONE, 0); /* removed, see gone */
+    put_job(sql, 8, 1, STATE_DONE, REASON_NONE, 0);    /* removed, see gone */
+    put_job(sql, 9, 2, STATE_BLOCKED, REASON_NONE, 0); /* waits for 2; and for 6, done once */
+    put(sql, "INSERT INTO dependents VALUES (9, 1, 0, 2, 0, 0, 0, 0);"
+             "INSERT INTO dependencies VALUES (9, 2), (9, 6);"
+             "INSERT INTO parents_ended VALUES (6, 1);");
     put(sql, "UPDATE jobs SET lease_ms = 0 WHERE seq = 7; INSERT INTO links VALUES (7, 1, " ID_HI
              "); INSERT INTO gone VALUES (0, 256);"
              "INSERT INTO aside VALUES (4, 1, 5), (5, 1, 6);"

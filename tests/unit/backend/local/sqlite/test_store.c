@@ -38,9 +38,7 @@ static void one_open(struct one *o, bool sqlite, uint64_t seed)
     fprintf(stderr, "# %s: seed %llu\n", sqlite ? "sqlite" : "memory", (unsigned long long)seed);
     o->sqlite = sqlite;
     rig_dir_make(&o->dir);
-    o->history = malloc(sizeof *o->history);
-    assert_non_null(o->history);
-    history_init(o->history, seed);
+    o->history = history_new(seed, 0);
     if (sqlite)
         o->store = rig_open(o->dir.path);
     else
@@ -50,8 +48,7 @@ static void one_open(struct one *o, bool sqlite, uint64_t seed)
 static void one_close(struct one *o)
 {
     o->store->ops->close(o->store);
-    history_done(o->history);
-    free(o->history);
+    history_free(o->history);
     rig_dir_remove(&o->dir);
 }
 

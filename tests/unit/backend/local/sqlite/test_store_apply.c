@@ -28,12 +28,8 @@ static int setup(void **state)
 {
     (void)state;
     rig_dir_make(&dir);
-    history = malloc(sizeof *history);
-    assert_non_null(history);
-    history_init(history, 1);
-    history->epoch = 1;
-    assert_int_equal(store_open_memory(1, &stores[0]), 0);
-    stores[1] = rig_open(dir.path);
+    history = history_new(1, 1);
+    rig_open_both(dir.path, stores);
     return 0;
 }
 
@@ -55,26 +51,9 @@ static int teardown(void **state)
     (void)state;
     stores[0]->ops->close(stores[0]);
     stores[1]->ops->close(stores[1]);
-    history_done(history);
-    free(history);
+    history_free(history);
     rig_dir_remove(&dir);
     return 0;
-}
-
-static void apply_both(struct span frame)
-{
-    rig_apply(stores[0], frame);
-    rig_apply(stores[1], frame);
-}
-
-static void same(void)
-{
-    struct store_reader *readers[2];
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(stores[i]->ops->reader_open(stores[i], &readers[i], NULL), 0);
-    rig_same(stores[0], readers[0], stores[1], readers[1]);
-    for (int i = 0; i < 2; i++)
-        readers[i]->ops->close(readers[i]);
 }
 
 static void reopen(void)
@@ -110,11 +89,11 @@ static void test_order(void **state)
         assert_non_null(strstr(note.text, "record 2"));
     }
     reopen(); /* it takes nothing more after damage */
-    apply_both(frame_of(&b, 1, &r));
-    apply_both(frame_of(&b, 1, &r)); /* passed over */
+    rig_apply_both(stores, frame_of(&b, 1, &r));
+    rig_apply_both(stores, frame_of(&b, 1, &r)); /* passed over */
     r.epoch.epoch = 2;
-    apply_both(frame_of(&b, 2, &r));
-    same();
+    rig_apply_both(stores, frame_of(&b, 2, &r));
+    rig_same_both(stores);
     /* One that begins before and ends after what is applied. */
     buf_clear(&b);
     assert_int_equal(frame_begin(&b), 0);
@@ -132,7 +111,7 @@ static void test_order(void **state)
         for (int k = 0; k < 3; k++)
             assert_int_equal(stores[i]->ops->apply(stores[i], &bad[k], 1, NULL), -ERR_CORRUPT);
     reopen();
-    same();
+    rig_same_both(stores);
     buf_done(&b);
 }
 
@@ -156,8 +135,8 @@ static void test_contradictions(void **state)
     history_enqueue(history, 0, NULL, SPAN_LITERAL("three")); /* 3: running */
     history_claim(history, 3, SPAN_LITERAL("anna"));
     struct job again = history->jobs[1].job;
-    apply_both(history_end(history));
-    same();
+    rig_apply_both(stores, history_end(history));
+    rig_same_both(stores);
 
     const struct record wrong[] = {
         {.kind = REC_JOB_NEW, .job_new = {.job = again, .payload = SPAN_LITERAL("one")}},
@@ -203,7 +182,7 @@ static void test_contradictions(void **state)
         /* Nothing more is taken, however good, until the store is opened again. */
         assert_int_equal(stores[1]->ops->apply(stores[1], &frame, 1, NULL), -ERR_CORRUPT);
         reopen();
-        same();
+        rig_same_both(stores);
     }
     buf_done(&gone);
     buf_done(&b);
@@ -220,7 +199,7 @@ static void test_assumptions(void **state)
     history_enqueue(history, 0, NULL, SPAN_LITERAL("one"));
     history_claim(history, 1, SPAN_LITERAL("anna"));
     history_ack(history, 1, (struct span){NULL, 0});
-    apply_both(history_end(history));
+    rig_apply_both(stores, history_end(history));
     const struct record wrong[] = {
         {.kind = REC_JOB_CLAIMED,
          .job_claimed = {.seq = 1, .token = {9, 1}, .lease_ms = 1000, .at = RIG_NOW}},
@@ -235,19 +214,20 @@ static void test_assumptions(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(stores[i]->ops->apply(stores[i], &frame, 1, NULL), -ERR_CORRUPT);
     reopen();
-    same();
+    rig_same_both(stores);
     buf_done(&b);
 }
 
 /* ---- big batches ---- */
 
-/* More changes than the fold holds, whole lives in one frame: written in parts, as one transaction.
+/* More changes than the change set holds, whole lives in one frame: written in parts, as one
+ * transaction.
  */
 static void test_big_frame(void **state)
 {
     (void)state;
     enum { PART = 8192, COUNT = PART + 3000 };
-    store_sqlite_of(stores[1])->fold.max = PART;
+    store_sqlite_of(stores[1])->change_set.max = PART;
     struct job_extra extra = {.group = SPAN_LITERAL("g")};
     history_begin(history);
     for (int i = 0; i < COUNT; i++)
@@ -257,14 +237,14 @@ static void test_big_frame(void **state)
     for (uint64_t seq = 1; seq <= COUNT; seq += 4)
         history_ack(history, seq, SPAN_LITERAL("result"));
     history_remove(history, 100, 300);
-    apply_both(history_end(history));
-    same();
+    rig_apply_both(stores, history_end(history));
+    rig_same_both(stores);
     history_begin(history);
     history_remove(history, 1, COUNT - 10);
-    apply_both(history_end(history));
-    same();
+    rig_apply_both(stores, history_end(history));
+    rig_same_both(stores);
     reopen();
-    same();
+    rig_same_both(stores);
 }
 
 /* ---- a full disk ---- */
@@ -288,7 +268,7 @@ static void test_no_space(void **state)
     struct err_note note = {""};
     history_begin(history);
     history_enqueue(history, 0, NULL, SPAN_LITERAL("small"));
-    apply_both(history_end(history));
+    rig_apply_both(stores, history_end(history));
     limit_pages(0);
     history_begin(history);
     history_claim(history, 1, SPAN_LITERAL("anna"));
@@ -297,18 +277,18 @@ static void test_no_space(void **state)
     for (int i = 0; i < 3; i++) {
         assert_int_equal(stores[1]->ops->apply(stores[1], &frame, 1, &note), -ERR_NO_SPACE);
         assert_non_null(strstr(note.text, "holdfast.db"));
-        same(); /* as it was before */
+        rig_same_both(stores); /* as it was before */
     }
     limit_pages(1000000);
-    apply_both(frame);
-    same();
+    rig_apply_both(stores, frame);
+    rig_same_both(stores);
     /* What drains still works at the limit. */
     limit_pages(0);
     history_begin(history);
     history_ack(history, 1, (struct span){NULL, 0});
     history_remove(history, 2, 2);
-    apply_both(history_end(history));
-    same();
+    rig_apply_both(stores, history_end(history));
+    rig_same_both(stores);
 }
 
 /* ---- short of memory ---- */
@@ -318,7 +298,7 @@ static void test_without_memory(void **state)
     (void)state;
     struct err_note note;
     history_begin(history);
-    for (int i = 0; i < 600; i++) /* more than the fold has room for at first */
+    for (int i = 0; i < 600; i++) /* more than the change set has room for at first */
         history_enqueue(history, 0, NULL, SPAN_LITERAL("payload"));
     struct span frame = history_end(history);
     long nth = 0;
@@ -334,7 +314,7 @@ static void test_without_memory(void **state)
     }
     assert_true(nth > 4);
     rig_apply(stores[0], frame);
-    same();
+    rig_same_both(stores);
 }
 
 /* The memory store gives up half-way, which is fatal to its owner, but leaks nothing and can still
@@ -394,12 +374,12 @@ static void test_tidy(void **state)
         history_begin(history);
         for (int k = 0; k < 400; k++)
             history_enqueue(history, 0, NULL, span_of(body, sizeof body));
-        apply_both(history_end(history));
+        rig_apply_both(stores, history_end(history));
     }
     int64_t full = db_number("PRAGMA page_count");
     history_begin(history);
     history_remove(history, 1, history->seq - 5);
-    apply_both(history_end(history));
+    rig_apply_both(stores, history_end(history));
     for (; more; steps++) {
         int64_t before = db_number("PRAGMA page_count");
         assert_int_equal(stores[1]->ops->tidy(stores[1], &more, NULL), 0);
@@ -411,9 +391,9 @@ static void test_tidy(void **state)
     assert_true(steps > 3);
     assert_true(db_number("PRAGMA page_count") < full / 2);
     assert_int_equal(store_sqlite_of(stores[1])->wal_pages, 0);
-    same();
+    rig_same_both(stores);
     reopen();
-    same();
+    rig_same_both(stores);
 }
 
 /* NOM-10: compacting leaves not one free page and an empty WAL; commits go on between its steps,
@@ -428,11 +408,11 @@ static void test_compact(void **state)
         history_begin(history);
         for (int k = 0; k < 400; k++)
             history_enqueue(history, 0, NULL, span_of(body, sizeof body));
-        apply_both(history_end(history));
+        rig_apply_both(stores, history_end(history));
     }
     history_begin(history);
     history_remove(history, 1, history->seq - 5);
-    apply_both(history_end(history));
+    rig_apply_both(stores, history_end(history));
     before = stores[1]->ops->bytes(stores[1]);
     for (; left > 0; steps++) {
         int64_t pages = db_number("PRAGMA page_count"), free = db_number("PRAGMA freelist_count");
@@ -443,7 +423,7 @@ static void test_compact(void **state)
         if (steps < 3) {
             history_begin(history);
             history_enqueue(history, 0, NULL, SPAN_LITERAL("meanwhile"));
-            apply_both(history_end(history));
+            rig_apply_both(stores, history_end(history));
         }
     }
     assert_true(steps > 10);
@@ -452,9 +432,9 @@ static void test_compact(void **state)
     assert_string_equal(stores[1]->ops->dir(stores[1]), dir.path);
     assert_int_equal(stores[0]->ops->compact(stores[0], &left, NULL), 0);
     assert_int_equal(left, 0);
-    same();
+    rig_same_both(stores);
     reopen();
-    same();
+    rig_same_both(stores);
 }
 
 /* A shell that sleeps on an old snapshot keeps the WAL, but stops nothing. */
@@ -472,15 +452,15 @@ static void test_tidy_beside_a_reader(void **state)
         history_begin(history);
         for (int k = 0; k < 400; k++)
             history_enqueue(history, 0, NULL, span_of(body, sizeof body));
-        apply_both(history_end(history));
+        rig_apply_both(stores, history_end(history));
         assert_int_equal(stores[1]->ops->tidy(stores[1], &more, NULL), 0);
     }
     assert_true(store_sqlite_of(stores[1])->wal_pages > 4096);
-    same();
+    rig_same_both(stores);
     sqlite3_close(db);
     assert_int_equal(stores[1]->ops->tidy(stores[1], &more, NULL), 0);
     assert_int_equal(store_sqlite_of(stores[1])->wal_pages, 0);
-    same();
+    rig_same_both(stores);
 }
 
 /* ---- codes ---- */

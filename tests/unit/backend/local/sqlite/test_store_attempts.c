@@ -24,29 +24,18 @@ static struct rig_dir dir;
 static struct history *history;
 static struct store *stores[2]; /* memory, SQLite */
 
-static void frame_end_both(void)
-{
-    struct span frame = history_end(history);
-    rig_apply(stores[0], frame);
-    rig_apply(stores[1], frame);
-}
-
 static int setup(void **state)
 {
     (void)state;
     rig_dir_make(&dir);
-    history = malloc(sizeof *history);
-    assert_non_null(history);
-    history_init(history, 1);
-    history->epoch = 1;
-    assert_int_equal(store_open_memory(1, &stores[0]), 0);
-    stores[1] = rig_open(dir.path);
+    history = history_new(1, 1);
+    rig_open_both(dir.path, stores);
     history_begin(history);
     struct record boot = {.kind = REC_EPOCH, .epoch = {1, history->now}};
     struct record block = {.kind = REC_SEQ_BLOCK, .seq_block = {HISTORY_JOBS}};
     history_add(history, &boot);
     history_add(history, &block);
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     return 0;
 }
 
@@ -56,8 +45,7 @@ static int teardown(void **state)
     for (int i = 0; i < 2; i++)
         if (stores[i])
             stores[i]->ops->close(stores[i]);
-    history_done(history);
-    free(history);
+    history_free(history);
     rig_dir_remove(&dir);
     return 0;
 }
@@ -70,7 +58,7 @@ static void cut(void)
 {
     if (!one_by_one)
         return;
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     history_begin(history);
 }
 
@@ -193,7 +181,7 @@ static void every_end(bool apart)
     put_requeue(seq);
     put_claim(seq, "g");
     history_ack(history, seq, SPAN_LITERAL(""));
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     seen_open(&s);
     for (int i = 0; i < 2; i++) {
         struct stored_body b = seen_body(&s, i, seq);
@@ -240,7 +228,7 @@ static void many(bool apart)
         put_claim(seq, worker);
         put_back(seq, i % 2 ? REASON_RELEASED : REASON_FAILED, i % 2 ? "" : worker);
     }
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     sqlite3 *db = store_sqlite_of(stores[1])->db;
     int64_t rows = 0;
     assert_int_equal(sql_number(db, "SELECT count(*) FROM attempts WHERE seq = 1", &rows, NULL), 0);
@@ -287,14 +275,14 @@ static void test_removed(void **state)
     put_claim(early, "a");
     put_back(early, REASON_FAILED, "no");
     put_claim(late, "a");
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     sqlite3 *db = store_sqlite_of(stores[1])->db;
     assert_int_equal(sql_number(db, "SELECT count(*) FROM attempts", &rows, NULL), 0);
     assert_int_equal(rows, 1);
     history_begin(history);
     put_back(late, REASON_FAILED, "no");
     history_remove(history, early, late);
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     assert_int_equal(sql_number(db, "SELECT count(*) FROM attempts", &rows, NULL), 0);
     assert_int_equal(rows, 0);
     struct seen s;
@@ -312,14 +300,14 @@ static void test_claimed_apart_acked_together(void **state)
     one_by_one = false;
     history_begin(history);
     uint64_t first = put_job(), second = put_job();
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     int64_t began = history->now.ms;
     history_begin(history);
     put_claim(first, "a");
     put_claim(second, "a");
     history_ack(history, first, SPAN_LITERAL(""));
     history_ack(history, second, SPAN_LITERAL(""));
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     seen_open(&s);
     for (int i = 0; i < 2; i++) {
         struct stored_body a = seen_body(&s, i, first), b = seen_body(&s, i, second);
@@ -342,7 +330,7 @@ static void test_clock_set_back(void **state)
     int64_t began = history->now.ms;
     history->now.ms -= 1000;
     history_ack(history, seq, SPAN_LITERAL(""));
-    frame_end_both();
+    rig_apply_both(stores, history_end(history));
     seen_open(&s);
     for (int i = 0; i < 2; i++) {
         struct stored_body b = seen_body(&s, i, seq);

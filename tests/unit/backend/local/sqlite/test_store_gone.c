@@ -33,12 +33,6 @@ static void open_sqlite(void)
     store_sqlite_of(stores[1])->gone_rules = rules;
 }
 
-static void apply_both(struct span frame)
-{
-    rig_apply(stores[0], frame);
-    rig_apply(stores[1], frame);
-}
-
 /* Two thousand jobs, each with a payload and a key; one in five is dead, with the text of an error.
  */
 static void fill(void)
@@ -55,17 +49,14 @@ static void fill(void)
         history_claim(history, seq, SPAN_LITERAL("anna"));
         history_bury(history, seq, SPAN_LITERAL("error"));
     }
-    apply_both(history_end(history));
+    rig_apply_both(stores, history_end(history));
 }
 
 static int setup(void **state)
 {
     (void)state;
     rig_dir_make(&dir);
-    history = malloc(sizeof *history);
-    assert_non_null(history);
-    history_init(history, 1);
-    history->epoch = 1;
+    history = history_new(1, 1);
     assert_int_equal(store_open_memory(1, &stores[0]), 0);
     open_sqlite();
     fill();
@@ -78,20 +69,9 @@ static int teardown(void **state)
     stores[0]->ops->close(stores[0]);
     if (stores[1])
         stores[1]->ops->close(stores[1]);
-    history_done(history);
-    free(history);
+    history_free(history);
     rig_dir_remove(&dir);
     return 0;
-}
-
-static void same(void)
-{
-    struct store_reader *readers[2];
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(stores[i]->ops->reader_open(stores[i], &readers[i], NULL), 0);
-    rig_same(stores[0], readers[0], stores[1], readers[1]);
-    for (int i = 0; i < 2; i++)
-        readers[i]->ops->close(readers[i]);
 }
 
 static int64_t number(const char *sql)
@@ -116,7 +96,7 @@ static void remove_every(uint64_t first, uint64_t last, uint64_t step)
     history_begin(history);
     for (uint64_t seq = first; seq <= last; seq += step)
         history_remove(history, seq, seq);
-    apply_both(history_end(history));
+    rig_apply_both(stores, history_end(history));
 }
 
 static void check_good(void)
@@ -148,10 +128,10 @@ static void test_which(void **state)
     assert_int_equal(marks(), 55);
     remove_every(JOBS - 190, JOBS, 13); /* the newest */
     assert_int_equal(marks(), 55);
-    same();
+    rig_same_both(stores);
     check_good();
     assert_int_equal(marks(), 55);
-    same();
+    rig_same_both(stores);
 }
 
 /* No one sees them: not readers, not SQL, not the count of a backup; their rare rows are
@@ -168,14 +148,14 @@ static void test_unseen(void **state)
     assert_int_equal(number("SELECT count(*) FROM job WHERE id = 10"), 0);
     assert_int_equal(number("SELECT count(*) FROM attempt WHERE id = 10"), 0);
     assert_int_equal(number("SELECT count(*) FROM aside"), JOBS / 5 - 150);
-    same();
+    rig_same_both(stores);
     stores[1]->ops->close(stores[1]);
     stores[1] = NULL;
     snprintf(path, sizeof path, "%s/holdfast.db", dir.path);
     assert_int_equal(dbfile_verify(path, &contents, NULL), 0);
     assert_int_equal(contents.jobs, JOBS - 150);
     open_sqlite();
-    same();
+    rig_same_both(stores);
 }
 
 static void expect_clean(int64_t rows)
@@ -187,7 +167,7 @@ static void expect_clean(int64_t rows)
     assert_int_equal(number("SELECT count(*) FROM extra"), rows);
     assert_int_equal(number("SELECT count(*) FROM outcome"),
                      number("SELECT count(*) FROM jobs WHERE state = 5"));
-    same();
+    rig_same_both(stores);
     check_good();
 }
 
@@ -231,13 +211,13 @@ static void test_surplus(void **state)
     for (uint64_t first = 2; first <= 10; first++) {
         remove_every(first, 1500, 30); /* 50 each */
         assert_true(marks() <= 60);
-        same();
+        rig_same_both(stores);
     }
     assert_true(marks() > 0);
     assert_int_equal(number("SELECT count(*) FROM jobs"), (int64_t)(JOBS - 450 + marks()));
     assert_int_equal(q->figures.rows, number("SELECT count(*) FROM jobs"));
     check_good();
-    same();
+    rig_same_both(stores);
 }
 
 static void refused(const struct record *r)
@@ -287,7 +267,7 @@ static void test_contradictions(void **state)
     refused_removal(31, 1, 1);
     refused_removal(1, 15, 16); /* to be marked */
     refused_removal(31, 45, 12);
-    same();
+    rig_same_both(stores);
     check_good();
 }
 

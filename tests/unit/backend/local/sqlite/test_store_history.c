@@ -53,9 +53,7 @@ static void pair_open(struct pair *p, uint64_t seed, bool marking)
     *p = (struct pair){.marking = marking};
     printf("seed %llu\n", (unsigned long long)seed);
     rig_dir_make(&p->dir);
-    p->history = malloc(sizeof *p->history);
-    assert_non_null(p->history);
-    history_init(p->history, seed);
+    p->history = history_new(seed, 0);
     assert_int_equal(store_open_memory(seed, &p->memory), 0);
     sqlite_open(p);
     readers_open(p);
@@ -66,8 +64,7 @@ static void pair_close(struct pair *p)
     readers_close(p);
     p->memory->ops->close(p->memory);
     p->sqlite->ops->close(p->sqlite);
-    history_done(p->history);
-    free(p->history);
+    history_free(p->history);
     rig_dir_remove(&p->dir);
 }
 

@@ -29,10 +29,7 @@ static int setup(void **state)
 {
     (void)state;
     rig_dir_make(&dir);
-    history = malloc(sizeof *history);
-    assert_non_null(history);
-    history_init(history, 1);
-    history->epoch = 1;
+    history = history_new(1, 1);
     store = rig_open(dir.path);
     assert_int_equal(store->ops->reader_open(store, &reader, NULL), 0);
     arena_init(&arena);
@@ -45,8 +42,7 @@ static int teardown(void **state)
     arena_done(&arena);
     reader->ops->close(reader);
     store->ops->close(store);
-    history_done(history);
-    free(history);
+    history_free(history);
     rig_dir_remove(&dir);
     return 0;
 }

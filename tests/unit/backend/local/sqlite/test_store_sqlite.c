@@ -29,17 +29,14 @@ static int setup(void **state)
 {
     (void)state;
     rig_dir_make(&dir);
-    history = malloc(sizeof *history);
-    assert_non_null(history);
-    history_init(history, 1);
+    history = history_new(1, 0);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    history_done(history);
-    free(history);
+    history_free(history);
     rig_dir_remove(&dir);
     return 0;
 }
@@ -79,7 +76,7 @@ static void test_made(void **state)
         assert_int_equal(st.st_mode & 0777, 0600);
     }
     assert_int_equal(number(db, "PRAGMA application_id"), STORE_APPLICATION_ID);
-    assert_int_equal(number(db, "PRAGMA user_version"), 103);
+    assert_int_equal(number(db, "PRAGMA user_version"), 104);
     assert_int_equal(number(db, "PRAGMA page_size"), 4096);
     assert_int_equal(number(db, "PRAGMA auto_vacuum"), 2);
     assert_int_equal(number(db, "PRAGMA synchronous"), 2);
@@ -289,7 +286,7 @@ static void test_newer(void **state)
     refused_untouched(-ERR_VERSION, "format 99, written by a newer version");
     rig_sql(dir.path, "PRAGMA user_version = 0");
     refused_untouched(-ERR_VERSION, "does not say which format");
-    rig_sql(dir.path, "PRAGMA user_version = 103");
+    rig_sql(dir.path, "PRAGMA user_version = 104");
     store_made();
 }
 

@@ -187,7 +187,7 @@ static void broken_answers_are_errors(void **state)
     static const char *const paths[] = {"/cut", "/silent", "/noise"};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         assert_int_equal(ask(w, (struct client_request){.path = paths[i]}), -ERR_IO);
-        assert_non_null(strstr(w->note.text, "no answer from the server at http://127.0.0.1:"));
+        assert_non_null(strstr(w->note.text, "no reply from the server at http://127.0.0.1:"));
     }
     assert_int_equal(ask(w, (struct client_request){.path = "/fine"}), 0);
 }

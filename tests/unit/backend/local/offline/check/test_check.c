@@ -447,7 +447,7 @@ static const struct {
      "queue 1 and queue 2 have the same name"},
     {"UPDATE bulks SET queue = 9", "bulk action 1 is about queue 9, which does not exist"},
     {"UPDATE bulks SET action = 9", "table bulks, row 1: column action is 9"},
-    {"UPDATE bulks SET states = 128", "table bulks, row 1: column states is 128"},
+    {"UPDATE bulks SET states = 256", "table bulks, row 1: column states is 256"},
     {"DROP TABLE outcome", "lacks the table \"outcome\""},
     {"DROP TABLE gone", "lacks the table \"gone\""},
     {"INSERT INTO gone VALUES (0, 0)", "table gone, row 0: column bits is 0"},
