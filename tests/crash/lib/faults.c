@@ -41,7 +41,8 @@ struct control {
     _Atomic uint64_t passed;
     _Atomic uint64_t fired;
     _Atomic uint64_t fired_ms; /* wall time of the first */
-    char what[208];            /* the function of the first, and the file */
+    char what[200];            /* the function of the first, and the file */
+    _Atomic uint32_t deciding; /* calls that may have read `call` before it was changed */
 };
 
 #define FDS_MAX 65536
@@ -95,9 +96,9 @@ static void note_fired(const char *name, int fd, const char *path)
 }
 
 /* Counts a call; true when it is one that must fail. */
-static int due(enum call call, const char *name, int fd, const char *path)
+static int counted(enum call call, const char *name, int fd, const char *path)
 {
-    if (!control || control->call != call)
+    if (control->call != call)
         return 0;
     uint64_t n = atomic_fetch_add(&control->passed, 1) + 1;
     uint64_t nth = control->nth, every = control->every;
@@ -105,6 +106,17 @@ static int due(enum call call, const char *name, int fd, const char *path)
         return 0;
     note_fired(name, fd, path);
     return 1;
+}
+
+/* counted, in a way that lets a test wait until no call can fail any more. */
+static int due(enum call call, const char *name, int fd, const char *path)
+{
+    if (!control || control->call != call)
+        return 0;
+    atomic_fetch_add(&control->deciding, 1);
+    int fails = counted(call, name, fd, path);
+    atomic_fetch_sub(&control->deciding, 1);
+    return fails;
 }
 
 /* due, with errno set. */

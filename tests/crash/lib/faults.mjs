@@ -15,8 +15,9 @@ export function compile(source, output, flags = []) {
 // As in faults.c.
 const calls = { sync: 1, write: 2, open: 3, descriptor: 4, memory: 5, ownMemory: 6 };
 const special = { lie: -1, short: -2 };
-const at = { call: 0, fault: 4, nth: 8, every: 16, passed: 24, fired: 32, firedMs: 40, what: 48 };
+const at = { call: 0, fault: 4, nth: 8, every: 16, passed: 24, fired: 32, firedMs: 40, what: 48, deciding: 248 };
 const BYTES = 256;
+const DECIDING_MS = 200;
 
 export class Faults {
   /** work: a directory for library and control file; data: the directory whose files count. */
@@ -40,8 +41,15 @@ export class Faults {
     writeSync(this.fd, bytes, at.call, 4, at.call);
   }
 
+  /** After it, no further call fails: seen() has all that did. */
   disarm() {
     writeSync(this.fd, Buffer.alloc(4), 0, 4, at.call);
+    const deciding = Buffer.alloc(4);
+    // A process that was killed while it decided never finishes; it does not fail a call either.
+    for (const end = Date.now() + DECIDING_MS; Date.now() < end;) {
+      readSync(this.fd, deciding, 0, 4, at.deciding);
+      if (deciding.readUInt32LE() === 0) return;
+    }
   }
 
   /** {passed, fired, firedMs, what}: calls of the kind since it was armed, how many failed, the first of them. */
