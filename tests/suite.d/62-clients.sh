@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The client libraries: each is built, and passes the cases of tests/clients/conformance on every store, its own tests, and
+# the examples of its README. The servers are release builds, because the timing of clients is what these tests exercise.
+[ -n "${HF_REDIS:-}" ] || exec "$(dirname "$0")/../../scripts/with-redis" "$0" "$@"
+[ -n "${HF_POSTGRES:-}" ] || exec "$(dirname "$0")/../../scripts/with-postgres" "$0" "$@"
+source "$(dirname "$0")/tap.bash"
+export HF_BIN="$PWD/build/release/holdfast"
+
+tap_jobs=$(($(nproc) * 3 / 2))
+conform=tests/clients/conformance/run.mjs
+js=tests/clients/js
+tap_check clients/js-build $js/check.sh build
+
+js_conform() { # BACKEND: the command that tests it
+  words=(env HF_TEST_BACKEND="$1" node $conform -- node $js/adapter.mjs)
+}
+for backend in '' postgres redis; do
+  js_conform "$backend"
+  ! tap_wanted "clients/js-conformance${backend:+-$backend}" || tap_ahead "${words[@]}"
+done
+tap_check clients/js-lint $js/check.sh lint
+tap_cases clients/js-unit node --test-reporter=tap $js/unit.test.mjs
+tap_cases clients/js-package node --test-reporter=tap $js/package.test.mjs
+for backend in '' postgres redis; do
+  js_conform "$backend"
+  tap_cases "clients/js-conformance${backend:+-$backend}" "${words[@]}"
+done
+tap_done
