@@ -48,7 +48,8 @@
     X(CONNECTIONS, "connections") /* sockets and requests without their bodies */                  \
     X(BODIES, "bodies")           /* of requests */                                                \
     X(REPLIES, "replies")         /* not read by their clients yet */                              \
-    X(STREAMS, "streams")         /* event streams and their listeners */
+    X(STREAMS, "streams")         /* event streams and their listeners */                          \
+    X(TLS, "tls")                 /* sessions and their buffers */
 enum budget_kind {
 #define BUDGET_ENUM(name, word) BUDGET_##name,
     BUDGET_KIND_TABLE(BUDGET_ENUM)
@@ -62,7 +63,8 @@ const char *budget_kind_name(enum budget_kind kind);
     X(BODY, "body")     /* its request was not complete: answered 503 or OUT_OF_MEMORY */          \
     X(REPLY, "reply")   /* its client did not read its replies: closed */                          \
     X(STREAM, "stream") /* its client did not read its stream: closed */                           \
-    X(WAIT, "wait")     /* it waited for a job: answered 503, or closed */
+    X(WAIT, "wait")     /* it waited for a job: answered 503, or closed */                         \
+    X(IDLE, "idle")     /* its TLS session did nothing: closed */
 enum budget_shed {
 #define BUDGET_ENUM(name, word) BUDGET_SHED_##name,
     BUDGET_SHED_TABLE(BUDGET_ENUM)

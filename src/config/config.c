@@ -5,9 +5,11 @@
 #include <stdio.h>
 
 #include "api/api.h"
+#include "api/beanstalk/beanstalk.h"
 #include "base/suggest.h"
 #include "config/table.h"
 #include "core/alerts/webhook.h"
+#include "http/server.h"
 #include "net/net.h"
 
 /* ---- values as one text: defaults, environment, flags ---- */
@@ -236,14 +238,50 @@ static int flags_set(struct config *c, const struct arguments *flags, struct err
 
 /* Checked here and not when the sockets are opened: by then a store has been created and
  * recovered. */
+static int address_check(const struct config *c, const char *address,
+                         const struct net_schemes *schemes, struct err_note *note)
+{
+    enum net_address_kind kind;
+    int err = net_address_check(address, schemes, &kind, note);
+    if (err || kind != NET_ADDRESS_TLS || *c->tls.cert)
+        return err;
+    return err_note_set(note, -ERR_INVALID,
+                        "cannot listen on \"%.100s\": TLS needs a certificate and its key; set "
+                        "tls.cert and tls.key (--tls-cert, --tls-key)",
+                        address);
+}
+
+static int tls_check(const struct config *c, struct err_note *note)
+{
+    if (*c->tls.cert && !*c->tls.key)
+        return err_note_set(note, -ERR_INVALID,
+                            "tls.cert is set and tls.key is empty; set both or neither");
+    if (!*c->tls.cert && (*c->tls.key || *c->tls.client_ca))
+        return err_note_set(note, -ERR_INVALID,
+                            "%s is set and tls.cert is empty; set tls.cert, too",
+                            *c->tls.key ? "tls.key" : "tls.client_ca");
+    return 0;
+}
+
+const char *config_address(const struct config *c, const char *address,
+                           const struct net_schemes *schemes, char out[CONFIG_ADDRESS_MAX])
+{
+    enum net_address_kind kind;
+    int err = net_address_check(address, schemes, &kind, NULL);
+    if (err || kind != NET_ADDRESS_BARE || !*c->tls.cert)
+        return address;
+    snprintf(out, CONFIG_ADDRESS_MAX, "%s%s", schemes->tls, address);
+    return out;
+}
+
 static int listen_check(const struct config *c, struct err_note *note)
 {
     const struct config_list *bs = &c->beanstalk.listen;
-    int err = 0;
+    int err = tls_check(c, note);
     for (size_t i = 0; i < c->listen.count && err == 0 && !config_no_http(c); i++)
-        err = net_address_check(c->listen.items[i], note);
+        err = address_check(c, c->listen.items[i], &http_schemes, note);
     for (size_t i = 0; i < bs->count && err == 0; i++)
-        err = net_address_check(bs->items[i], note);
+        err = address_check(c, bs->items[i], &beanstalk_schemes, note);
     if (err == 0 && config_no_http(c) && bs->count == 0)
         return err_note_set(note, -ERR_INVALID,
                             "listen is none and beanstalk.listen is empty: no client could reach "

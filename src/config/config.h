@@ -26,6 +26,7 @@
 #include "config/keys.h"
 #include "config/options.h"
 #include "core/queues/policy.h"
+#include "net/net.h"
 
 #define CONFIG_FILE_BYTES_MAX ((size_t)1 << 20)
 
@@ -51,7 +52,7 @@ struct config_limits {
 };
 
 struct config_timeouts {
-    uint32_t head_ms, body_ms, idle_ms, write_ms, drain_ms, list_wait_ms, backend_ms;
+    uint32_t head_ms, body_ms, idle_ms, write_ms, handshake_ms, drain_ms, list_wait_ms, backend_ms;
 };
 
 struct config_webhooks {
@@ -113,6 +114,7 @@ struct config_webqueue {
 struct config {
     struct config_list listen; /* addresses for http_server_listen; config_no_http() = none */
     struct config_list hosts, origins, apis;
+    struct net_tls_files tls; /* cert "" = no TLS */
     const char *data;
     const char *backend;     /* as configured, "" = the store in `data` */
     const char *backend_url; /* what to open; may hold a password: never log it */
@@ -174,6 +176,11 @@ MUST_CHECK int config_load(const struct config_sources *sources, struct config *
 MUST_CHECK int config_load_text(struct span text, const char *name, struct config *ret,
                                 struct err_note *note);
 void config_done(struct config *c);
+/* The address as it is passed to net_listen: one without a scheme has TLS if there is a
+ * certificate. */
+#define CONFIG_ADDRESS_MAX 256
+const char *config_address(const struct config *c, const char *address,
+                           const struct net_schemes *schemes, char out[CONFIG_ADDRESS_MAX]);
 /* `listen` is none: the server uses other protocols only. */
 bool config_no_http(const struct config *c);
 

@@ -53,8 +53,18 @@
 #define CONFIG_TABLE(X)                                                                            \
     X("listen", LIST, listen, "127.0.0.1:8000", 1, 64, "ADDRESS", 0,                               \
       "addresses to listen on: HOST:PORT, [IPV6]:PORT or unix:/path; with port 0 the "             \
-      "system selects a free port. Only loopback addresses are allowed, because access "           \
-      "tokens do not exist yet. The value `none` disables HTTP")                                   \
+      "system selects a free port. http:// or https:// in front of HOST:PORT says whether it "      \
+      "uses TLS; without either, it does if `tls.cert` is set. Only loopback addresses are "       \
+      "allowed, because access tokens do not exist yet. The value `none` disables HTTP")           \
+    X("tls.cert", TEXT, tls.cert, "", 0, 4096, "FILE", CONFIG_RELOAD,                              \
+      "PEM file with the server's certificate, followed by the certificates between it and "       \
+      "its authority. It and the other files of this section are read again on SIGHUP and "        \
+      "when they change; if that fails, the certificate in use is kept. Empty means no TLS")       \
+    X("tls.key", TEXT, tls.key, "", 0, 4096, "FILE", CONFIG_RELOAD,                                \
+      "PEM file with the private key of `tls.cert`, without a passphrase")                         \
+    X("tls.client_ca", TEXT, tls.client_ca, "", 0, 4096, "FILE", CONFIG_RELOAD,                    \
+      "PEM file with authorities of client certificates. If it is set, a client that connects "    \
+      "with TLS must show a certificate of one of them; empty means that it need not")             \
     X("data", DIR, data, "./holdfast-data", 1, 4096, "DIR", 0,                                     \
       "directory of the embedded store; it is created if it does not exist")                       \
     X("backend", TEXT, backend, "", 0, 4096, "URL", CONFIG_SECRET,                                 \
@@ -100,8 +110,9 @@
     X("test_clock", BOOL, test_clock, "false", 0, 1, "true|false", 0,                              \
       "for tests only: time stands still until POST /v1/test/clock moves it")                      \
     X("beanstalk.listen", LIST, beanstalk.listen, "", 0, 64, "ADDRESS", 0,                         \
-      "addresses to listen on for beanstalkd's protocol, as for `listen`; empty "                  \
-      "disables it. --beanstalk is another name of this option")                                   \
+      "addresses to listen on for beanstalkd's protocol, as for `listen`, with the schemes "       \
+      "beanstalk:// and, for TLS, beanstalks://; empty disables it. --beanstalk is another "       \
+      "name of this option")                                                                       \
     X("beanstalk.max_job_bytes", SIZE, beanstalk.max_job_bytes, "65535", 1, LIMIT_PAYLOAD_BYTES,   \
       "BYTES", 0,                                                                                  \
       "maximum size of the body of a put; a larger one gets JOB_TOO_BIG")                          \
@@ -162,6 +173,8 @@
       "a connection without a request is closed after this time")                                  \
     X("timeouts.write_ms", MS, timeouts.write_ms, "30s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,         \
       "a connection is closed if its client reads nothing of a reply for this long")               \
+    X("timeouts.handshake_ms", MS, timeouts.handshake_ms, "10s", 100, CONFIG_TIMEOUT_MAX, "MS", 0, \
+      "time limit for the TLS handshake of a connection; then it is closed")                       \
     X("timeouts.drain_ms", MS, timeouts.drain_ms, "30s", 0, CONFIG_TIMEOUT_MAX, "MS",              \
       CONFIG_RELOAD,                                                                               \
       "how long the server waits after SIGTERM for requests that are being processed")             \

@@ -40,6 +40,17 @@ const struct span answer_no_room = REFUSE(NO_ROOM, 177);
 _Static_assert(sizeof UNAVAILABLE(CROWDED) - 1 == 185, "Content-Length of answer_crowded");
 const struct span answer_crowded = REFUSE(CROWDED, 185);
 
+#define NEEDS_TLS                                                                                  \
+    "{\"type\":\"/problems/bad_request\","                                                         \
+    "\"title\":\"The request is malformed\",\"status\":400,"                                       \
+    "\"detail\":\"this address of the server uses TLS; send the request to https://\","            \
+    "\"code\":\"bad_request\"}\n"
+_Static_assert(sizeof NEEDS_TLS - 1 == 179, "Content-Length of answer_needs_tls");
+const struct span answer_needs_tls = SPAN_LITERAL("HTTP/1.1 400 Bad Request\r\n"
+                                                  "Content-Type: application/problem+json\r\n"
+                                                  "Content-Length: 179\r\n"
+                                                  "Connection: close\r\n\r\n" NEEDS_TLS);
+
 #define LINE(code, text) [(code)-100] = SPAN_LITERAL("HTTP/1.1 " #code " " text "\r\n")
 static const struct span status_lines[] = {
     LINE(200, "OK"),

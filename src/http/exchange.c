@@ -11,15 +11,17 @@ static const struct http_head NO_HEAD = {.method = HTTP_OTHER, .minor = 1};
 
 /* The parts of the block after the struct, in this order. */
 struct layout {
-    size_t headers, text, peer, body; /* bytes of each */
+    size_t headers, client, text, peer, body; /* bytes of each */
 };
 
 static struct layout layout_of(const struct connection *c, const struct http_head *h,
                                struct span text)
 {
+    const struct net_client *client = c->net.stream.client;
     bool small = h->has_length && h->length <= BODY_INLINE_BYTES;
     return (struct layout){
         .headers = h->header_count * sizeof(struct http_header),
+        .client = client ? sizeof *client + client->bytes : 0,
         .text = text.len,
         .peer = c->net.peer_len,
         .body = small ? (size_t)h->length : 0,
@@ -69,7 +71,7 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
 {
     const struct http_head *h = head ? head : &NO_HEAD;
     struct layout l = layout_of(c, h, text);
-    size_t bytes = sizeof(struct http_exchange) + l.headers + l.text + l.peer + l.body;
+    size_t bytes = sizeof(struct http_exchange) + l.headers + l.client + l.text + l.peer + l.body;
     if (!account_exchange(c, bytes))
         return NULL;
     struct http_exchange *x = mem_alloc(bytes);
@@ -79,12 +81,15 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
     }
     *x = (struct http_exchange){.server = server_of(c), .conn = c};
     struct http_header *headers = (struct http_header *)(x + 1);
-    char *copy = (char *)headers + l.headers;
+    char *copy = (char *)headers + l.headers + l.client;
     if (l.text > 0)
         memcpy(copy, text.at, l.text);
     memcpy(copy + l.text, c->net.peer, l.peer);
     request_fill(&x->request, h, headers, text, copy);
     x->request.peer = span_of(copy + l.text, l.peer);
+    x->request.tls = c->net.stream.kind == &net_stream_tls;
+    if (l.client > 0)
+        x->request.client = net_client_copy(c->net.stream.client, (char *)headers + l.headers);
     x->request.arena = &x->arena;
     arena_init(&x->arena);
     account_exchange_created(x, bytes);

@@ -9,8 +9,9 @@
  *
  * The log is limited like the buffer of one stream. When the oldest chunk must be freed, the
  * streams that have not passed it leave the feed: each keeps the rest of the piece that it was
- * sending, and the mark of that piece shows where it stopped. When its client has received the
- * rest, the stream's room callback is called, as after a refused write. */
+ * sending (with TLS, of the last piece that a record has a part of), and the mark of that piece
+ * shows where it stopped. When its client has received the rest, the stream's room callback is
+ * called, as after a refused write. */
 #include <string.h>
 
 #include "base/check.h"
@@ -190,16 +191,36 @@ void feed_unlink(struct http_exchange *x)
     trim(f);
 }
 
+/* Bytes of the feed that the connection has begun to send. */
+static size_t begun(const struct http_exchange *x)
+{
+    size_t all = net_conn_begun(&x->conn->net);
+    size_t own = exchange_waiting(x) - (size_t)feed_pending(x);
+    return all > own ? all - own : 0;
+}
+
+/* The rest of the piece that is being sent, as bytes of the stream itself. */
+static bool piece_keep(struct http_exchange *x)
+{
+    struct feed_chunk *k = x->follows.chunk;
+    size_t at = x->follows.at, more = begun(x);
+    x->follows.mark = x->follows.feed->mark;
+    for (; k && k->next && more > k->bytes.len - at; k = k->next, at = 0) {
+        if (!keep_own(x, span_of(k->bytes.data + at, k->bytes.len - at)))
+            return false;
+        more -= k->bytes.len - at;
+    }
+    if (!k)
+        return true;
+    size_t end = piece_end(k, at + more, &x->follows.mark);
+    return keep_own(x, span_of(k->bytes.data + at, end - at));
+}
+
 /* Without memory for the rest of a piece the connection is closed: half an event is worse. */
 static void leave(struct http_exchange *x)
 {
-    struct feed_chunk *k = x->follows.chunk;
-    size_t at = x->follows.at, end = at;
     CHECK(x->follows.feed);
-    x->follows.mark = x->follows.feed->mark;
-    if (k)
-        end = piece_end(k, at, &x->follows.mark);
-    bool kept = !k || keep_own(x, span_of(k->bytes.data + at, end - at));
+    bool kept = piece_keep(x);
     link_remove(&x->follows.link);
     x->follows.feed = NULL;
     x->follows.chunk = NULL;

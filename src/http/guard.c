@@ -82,11 +82,12 @@ static bool host_known(const struct http_server *s, struct span host)
            listed(name, s->config.hosts);
 }
 
-/* "http://" or "https://" (a proxy may terminate TLS), then exactly the value of Host. */
-static bool origin_is_own(struct span origin, struct span host)
+/* "https://" (a proxy may terminate TLS) or, without TLS, "http://", then exactly the value of
+ * Host. */
+static bool origin_is_own(struct span origin, struct span host, bool tls)
 {
-    static const char *const schemes[] = {"http://", "https://"};
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const schemes[] = {"https://", "http://"};
+    for (size_t i = 0; i < (tls ? 1 : 2); i++) {
         size_t len = strlen(schemes[i]);
         if (origin.len == len + host.len && strncasecmp(origin.at, schemes[i], len) == 0 &&
             strncasecmp(origin.at + len, host.at, host.len) == 0)
@@ -146,6 +147,7 @@ static struct browser_headers browser_headers_of(const struct http_request *r)
 
 /* Signs of a browser that are not about the origin. */
 struct page_signs {
+    bool tls;     /* of the request: not a sign itself */
     bool referer; /* there is one … */
     bool foreign; /* … of another site */
     bool element; /* a link, an image, a style sheet … */
@@ -154,14 +156,15 @@ struct page_signs {
     bool java;
 };
 
-static bool referer_known(const struct http_server *s, const struct http_head *h, struct span url)
+static bool referer_known(const struct http_server *s, const struct http_head *h, struct span url,
+                          bool tls)
 {
     const char *host = memmem(url.at, url.len, "://", 3);
     size_t len = host ? (size_t)(host - url.at) + 3 : url.len;
     while (len < url.len && url.at[len] != '/' && url.at[len] != '?' && url.at[len] != '#')
         len++;
     struct span origin = span_of(url.at, len);
-    return origin_is_own(origin, h->host) || listed(origin, s->config.origins);
+    return origin_is_own(origin, h->host, tls) || listed(origin, s->config.origins);
 }
 
 /* fetch() and EventSource ask for any type, or for one of an API. */
@@ -189,7 +192,7 @@ static void sign_take(struct page_signs *g, const struct http_server *s, const s
 {
     if (http_name_equal(f->name, "referer")) {
         g->referer = true;
-        g->foreign |= !referer_known(s, h, f->value);
+        g->foreign |= !referer_known(s, h, f->value, g->tls);
     } else if (http_name_equal(f->name, "accept")) {
         g->element |= accepts_element(f->value);
     } else if (http_name_equal(f->name, "upgrade-insecure-requests")) {
@@ -210,7 +213,7 @@ static void sign_take(struct page_signs *g, const struct http_server *s, const s
 static const char *page_fault(const struct http_server *s, const struct http_head *h,
                               const struct http_request *r)
 {
-    struct page_signs g = {0};
+    struct page_signs g = {.tls = r->tls};
     for (size_t i = 0; i < r->header_count; i++)
         sign_take(&g, s, h, &r->headers[i]);
     if (g.foreign)
@@ -255,7 +258,7 @@ bool guard_pass(const struct http_server *s, const struct http_head *h, struct h
     if (w.origin.at && listed(w.origin, s->config.origins)) {
         x->origin = w.origin;
     } else {
-        if (w.origin.at && !origin_is_own(w.origin, h->host))
+        if (w.origin.at && !origin_is_own(w.origin, h->host, r->tls))
             return refused(ret, 403, "The Origin of the request is not one of the allowed ones.");
         if (!fetch_site_own(w.site))
             return refused(ret, 403, "Requests from a page of another site are not allowed.");

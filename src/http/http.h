@@ -23,6 +23,7 @@
 #include "http/url.h"
 
 struct http_exchange;
+struct net_client; /* net/stream.h */
 typedef void (*http_handler_fn)(void *ctx, struct http_exchange *x);
 
 #define HTTP_PATH_PARAMS_MAX 4
@@ -62,8 +63,11 @@ struct http_request {
     struct span params[HTTP_PATH_PARAMS_MAX]; /* decoded, in the order of the pattern */
     const struct http_header *headers;
     size_t header_count;
-    struct span body;    /* whole and decoded */
-    struct span peer;    /* "127.0.0.1", "::1" or "unix" */
+    struct span body; /* whole and decoded */
+    struct span peer; /* "127.0.0.1", "::1" or "unix" */
+    bool tls;         /* it came over TLS */
+    /* What the client's certificate says, which was verified; NULL = it has shown none. */
+    const struct net_client *client;
     struct arena *arena; /* for the handler; lives as long as the exchange */
 };
 

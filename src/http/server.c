@@ -24,6 +24,8 @@ void http_server_config_default(struct http_server_config *c)
 
 /* ---- the protocol ---- */
 
+const struct net_schemes http_schemes = {"http://", "https://", "unix:"};
+
 static struct http_server *server_from(struct net_server *s)
 {
     return LINK_OWNER(s, struct http_server, net);
@@ -62,8 +64,10 @@ static void ended(struct net_server *n)
 
 static const struct net_protocol http_protocol = {
     .conn_bytes = sizeof(struct connection),
-    .scheme = "http://",
-    .unix_scheme = "unix:",
+    .schemes = &http_schemes,
+    .alpn = "http/1.1",
+    .plain_reply = &answer_needs_tls,
+    .rest_may_end = true,
     .input_kind = BUDGET_CONNECTIONS,
     .hang_up_ends = true,
     .refused = connection_refused,

@@ -13,6 +13,8 @@
 
 struct http_server;
 
+extern const struct net_schemes http_schemes;
+
 struct http_server_config {
     struct net_config net; /* a connection beyond its limits gets 503 */
     struct clock clock;    /* for Date; deadlines follow the loop's time */

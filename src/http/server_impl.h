@@ -210,8 +210,9 @@ bool write_flushed(struct net_conn *n);
 /* answer.c */
 extern const struct span answer_continue;
 extern const struct span answer_out_of_memory;
-extern const struct span answer_crowded; /* too many connections */
-extern const struct span answer_no_room; /* the memory budget is used up; nothing was done */
+extern const struct span answer_crowded;   /* too many connections */
+extern const struct span answer_needs_tls; /* HTTP without TLS on a listener that has TLS */
+extern const struct span answer_no_room;   /* the memory budget is used up; nothing was done */
 #define LENGTH_NONE UINT64_MAX
 /* Puts the head for a body of `length` bytes behind what `out` holds; -ERR_NOMEM. */
 MUST_CHECK int answer_head(struct http_exchange *x, unsigned status, const char *type,

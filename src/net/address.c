@@ -30,26 +30,27 @@ static int port_parse(const char *text, uint16_t *ret)
     return 0;
 }
 
+/* Sets ret->at; -ERR_INVALID: the host is not an address. */
 static int v4_parse(const char *host, uint16_t port, struct listen_address *ret)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
     if (strcmp(host, "localhost") == 0)
         in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     else if (inet_pton(AF_INET, host, &in.sin_addr) != 1)
-        return -ERR_SYNTAX;
+        return -ERR_INVALID;
     memcpy(&ret->at, &in, sizeof in);
     ret->len = sizeof in;
-    return ntohl(in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET ? 0 : -ERR_INVALID;
+    return 0;
 }
 
 static int v6_parse(const char *host, uint16_t port, struct listen_address *ret)
 {
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     if (inet_pton(AF_INET6, host, &in6.sin6_addr) != 1)
-        return -ERR_SYNTAX;
+        return -ERR_INVALID;
     memcpy(&ret->at, &in6, sizeof in6);
     ret->len = sizeof in6;
-    return IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr) ? 0 : -ERR_INVALID;
+    return 0;
 }
 
 static int unix_parse(const char *path, struct listen_address *ret, struct err_note *note)
@@ -63,7 +64,7 @@ static int unix_parse(const char *path, struct listen_address *ret, struct err_n
     memcpy(un.sun_path, path, len + 1);
     memcpy(&ret->at, &un, sizeof un);
     ret->len = sizeof un;
-    ret->unix_socket = true;
+    ret->kind = NET_ADDRESS_UNIX;
     return 0;
 }
 
@@ -87,7 +88,48 @@ static bool host_split(const char *text, char *host, size_t room, const char **r
     return true;
 }
 
-int listen_address_parse(const char *text, struct listen_address *ret, struct err_note *note)
+/* Removes the scheme, if there is one. */
+static const char *scheme_take(const char *text, const struct net_schemes *schemes,
+                               enum net_address_kind *ret)
+{
+    *ret = NET_ADDRESS_BARE;
+    size_t plain = strlen(schemes->plain), tls = strlen(schemes->tls);
+    if (strncmp(text, schemes->plain, plain) == 0) {
+        *ret = NET_ADDRESS_PLAIN;
+        return text + plain;
+    }
+    if (strncmp(text, schemes->tls, tls) == 0) {
+        *ret = NET_ADDRESS_TLS;
+        return text + tls;
+    }
+    return text;
+}
+
+static bool is_loopback(const struct sockaddr_storage *at)
+{
+    const void *any = at;
+    if (at->ss_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)any)->sin6_addr);
+    return ntohl(((const struct sockaddr_in *)any)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+/* Whether other machines can reach the address: the one place that decides what is allowed. An
+ * address outside loopback needs TLS and access tokens; as long as there are no access tokens,
+ * every such address is refused. */
+static int exposure_check(const struct listen_address *a, const char *text, struct err_note *note)
+{
+    if (is_loopback(&a->at))
+        return 0;
+    return err_note_set(
+        note, -ERR_INVALID,
+        "cannot listen on \"%.100s\": other machines could reach it, and without "
+        "access tokens, which do not exist yet, only loopback addresses are allowed; "
+        "give " FORMS ".",
+        text);
+}
+
+int listen_address_parse(const char *text, const struct net_schemes *schemes,
+                         struct listen_address *ret, struct err_note *note)
 {
     char host[64];
     const char *port_text;
@@ -96,20 +138,19 @@ int listen_address_parse(const char *text, struct listen_address *ret, struct er
     *ret = (struct listen_address){0};
     if (strncmp(text, "unix:", 5) == 0)
         return unix_parse(text + 5, ret, note);
-    if (!host_split(text, host, sizeof host, &port_text, &v6))
+    const char *rest = scheme_take(text, schemes, &ret->kind);
+    if (!host_split(rest, host, sizeof host, &port_text, &v6))
         return err_note_set(note, -ERR_INVALID, "cannot listen on \"%.100s\": give " FORMS ".",
                             text);
     if (port_parse(port_text, &port) != 0)
         return err_note_set(note, -ERR_INVALID,
                             "cannot listen on \"%.100s\": the port must be 0 to 65535.", text);
-    int r = v6 ? v6_parse(host, port, ret) : v4_parse(host, port, ret);
-    if (r == 0)
-        return 0;
-    return err_note_set(
-        note, -ERR_INVALID,
-        "cannot listen on \"%.100s\": without access tokens only loopback addresses "
-        "are allowed; give " FORMS ".",
-        text);
+    if ((v6 ? v6_parse(host, port, ret) : v4_parse(host, port, ret)) != 0)
+        return err_note_set(
+            note, -ERR_INVALID,
+            "cannot listen on \"%.100s\": the host is not a loopback address; give " FORMS ".",
+            text);
+    return exposure_check(ret, text, note);
 }
 
 /* ---- socket ---------------------------------------------------------------------------------- */
@@ -155,7 +196,7 @@ static int bind_to(int fd, const struct listen_address *a)
     const struct sockaddr *at = (const struct sockaddr *)&a->at;
     if (bind(fd, at, a->len) == 0)
         return 0;
-    if (errno != EADDRINUSE || !a->unix_socket)
+    if (errno != EADDRINUSE || a->kind != NET_ADDRESS_UNIX)
         return errno;
     if (!is_left_over(a))
         return EADDRINUSE;
@@ -169,7 +210,7 @@ int listen_socket(const struct listen_address *a, const char *text, int *ret_fd,
     int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return io_error(note, text, errno);
-    if (a->unix_socket)
+    if (a->kind == NET_ADDRESS_UNIX)
         (void)fchmod(fd, 0600); /* set before it has a name, so that no client connects earlier */
     else
         tcp_options(fd, a->at.ss_family);

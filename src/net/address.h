@@ -7,16 +7,17 @@
 
 #include "base/containers/map.h"
 #include "base/err.h"
+#include "net/net.h"
 
 struct listen_address {
     struct sockaddr_storage at;
     socklen_t len;
-    bool unix_socket;
+    enum net_address_kind kind;
 };
 
 /* -ERR_INVALID with a note: not an address of the forms in net.h, or not a loopback one. */
-MUST_CHECK int listen_address_parse(const char *text, struct listen_address *ret,
-                                    struct err_note *note);
+MUST_CHECK int listen_address_parse(const char *text, const struct net_schemes *schemes,
+                                    struct listen_address *ret, struct err_note *note);
 /* A listening socket: not blocking, not inherited. -ERR_LOCKED: another process listens there;
  * -ERR_IO. A socket file on which no process listens is replaced; any other file is left alone. */
 MUST_CHECK int listen_socket(const struct listen_address *a, const char *text, int *ret_fd,

@@ -9,8 +9,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/system/clock.h"
 #include "net/address.h"
 #include "net/impl.h"
+
+#define HANDSHAKE_NS_MAX UINT64_C(5000000) /* in one loop iteration */
 
 static const struct net_protocol *protocol_of(const struct net_conn *c)
 {
@@ -33,11 +36,52 @@ void net_conn_kernel_bytes(struct net_conn *c, int bytes)
 
 /* ---- its account ---- */
 
+/* A stream with a handshake (TLS) holds far more than a socket. Its connection can be shed while it
+ * does nothing else: before it is ready, and between requests. */
+static bool only_stream(const struct net_conn *c)
+{
+    const struct net_protocol *p = protocol_of(c);
+    return c->stream_charged > 0 && (c->opening || (p->rest_may_end && p->at_rest(c)));
+}
+
+static enum budget_shed shed_cb(void *ctx)
+{
+    struct net_conn *c = ctx;
+    if (!only_stream(c))
+        return protocol_of(c)->shed(c);
+    net_conn_close(c);
+    return BUDGET_SHED_IDLE;
+}
+
 static void account_open(struct net_conn *c)
 {
     struct net_server *s = c->server;
-    budget_open(&c->account, s->config.budget, s->protocol->shed, c, net_now(s));
+    budget_open(&c->account, s->config.budget, shed_cb, c, net_now(s));
     budget_add(&c->account, BUDGET_CONNECTIONS, s->protocol->conn_bytes);
+}
+
+static size_t stream_held(const struct net_conn *c)
+{
+    return c->stream.kind->held ? c->stream.kind->held(&c->stream) : 0;
+}
+
+static bool stream_charge_first(struct net_conn *c)
+{
+    size_t held = stream_held(c);
+    if (held > 0 && !budget_take(&c->account, BUDGET_TLS, held, net_now(c->server)))
+        return false;
+    c->stream_charged = held;
+    return true;
+}
+
+static void stream_charge(struct net_conn *c)
+{
+    size_t held = stream_held(c), before = c->stream_charged;
+    if (held > before)
+        budget_add(&c->account, BUDGET_TLS, held - before);
+    else if (held < before)
+        budget_give(&c->account, BUDGET_TLS, before - held);
+    c->stream_charged = held;
 }
 
 static void input_uncharge(struct net_conn *c)
@@ -61,6 +105,8 @@ static bool input_charge(struct net_conn *c, size_t cap)
 static void account_close(struct net_conn *c)
 {
     input_uncharge(c);
+    if (c->stream_charged)
+        budget_give(&c->account, BUDGET_TLS, c->stream_charged);
     budget_give(&c->account, BUDGET_CONNECTIONS, protocol_of(c)->conn_bytes);
     budget_close(&c->account);
 }
@@ -73,7 +119,8 @@ void net_conn_moved(struct net_conn *c, size_t bytes)
 
 void net_conn_account(struct net_conn *c)
 {
-    bool waits = c->account.held > BUDGET_OWN_BYTES && protocol_of(c)->may_shed(c);
+    bool waits =
+        c->account.held > BUDGET_OWN_BYTES && (only_stream(c) || protocol_of(c)->may_shed(c));
     if (waits != c->account.waits)
         budget_waits(&c->account, waits);
 }
@@ -117,7 +164,7 @@ void net_conn_close(struct net_conn *c)
 
 bool net_conn_reads(const struct net_conn *c)
 {
-    return !c->eof && (c->lingering || c->no_more || protocol_of(c)->wants_input(c));
+    return !c->eof && (c->opening || c->lingering || c->no_more || protocol_of(c)->wants_input(c));
 }
 
 static int events_wanted(const struct net_conn *c)
@@ -139,11 +186,25 @@ static int events_polled(const struct net_conn *c)
 
 static void poll_cb(uv_poll_t *handle, int status, int events);
 
+/* The protocol hears nothing of the connection before its stream is ready. */
+static void wait_settle(struct net_conn *c)
+{
+    if (c->opening && c->stream.kind->ready(&c->stream)) {
+        c->opening = false;
+        net_wait_stop(c);
+    }
+    if (c->opening)
+        net_wait_ensure(c, NET_WAIT_HANDSHAKE);
+    else
+        protocol_of(c)->settle(c);
+}
+
 void net_conn_settle(struct net_conn *c)
 {
     if (c->closed)
         return;
-    protocol_of(c)->settle(c);
+    wait_settle(c);
+    stream_charge(c);
     net_conn_account(c);
     c->wanted = events_wanted(c);
     if (c->unread && c->wanted & UV_READABLE)
@@ -237,11 +298,25 @@ static void received(struct net_conn *c, struct span fresh)
         take(c, fresh);
 }
 
+/* Handshakes are expensive: however many clients begin one at once, the others are served after
+ * this share of an iteration. The socket stays readable, so the rest follows in the next one. */
+static ssize_t handshake_read(struct net_conn *c)
+{
+    struct net_server *s = c->server;
+    if (s->handshake_ns >= HANDSHAKE_NS_MAX)
+        return NET_AGAIN;
+    uint64_t began = clock_ns();
+    ssize_t n = c->stream.kind->read(&c->stream, s->read_buf, NET_READ_BYTES);
+    s->handshake_ns += clock_ns() - began;
+    return n;
+}
+
 void net_conn_read(struct net_conn *c)
 {
     struct net_server *s = c->server;
     const struct net_stream_kind *kind = c->stream.kind;
-    ssize_t n = kind->read(&c->stream, s->read_buf, NET_READ_BYTES);
+    ssize_t n =
+        c->opening ? handshake_read(c) : kind->read(&c->stream, s->read_buf, NET_READ_BYTES);
     c->unread = n != 0 && kind->pending && kind->pending(&c->stream);
     if (n > 0)
         received(c, span_of(s->read_buf, (size_t)n));
@@ -290,14 +365,16 @@ static void poll_cb(uv_poll_t *handle, int status, int events)
 
 /* ---- the beginning ---- */
 
-static struct net_conn *conn_new(struct net_server *s, int fd)
+static struct net_conn *conn_new(struct net_server *s, int fd, bool tls)
 {
     struct net_conn *c = mem_zalloc(s->protocol->conn_bytes);
     if (!c)
         return NULL;
-    const struct net_stream_kind *kind = s->config.stream;
+    const struct net_stream_kind *kind = tls ? &net_stream_tls : s->config.stream;
+    void *ctx = tls ? &s->service : s->config.stream_ctx;
     c->stream = (struct net_stream){.kind = kind, .fd = fd};
-    bool opened = !kind->open || kind->open(&c->stream, s->config.stream_ctx) == 0;
+    c->opening = kind->ready != NULL;
+    bool opened = !kind->open || kind->open(&c->stream, ctx) == 0;
     if (opened && uv_poll_init(s->config.loop, &c->poll, fd) == 0)
         return c;
     if (opened && kind->close)
@@ -309,30 +386,36 @@ static struct net_conn *conn_new(struct net_server *s, int fd)
 static void begin(struct net_conn *c, bool refused)
 {
     const struct net_protocol *p = protocol_of(c);
+    struct net_server *s = c->server;
     if (p->opened)
         p->opened(c);
+    if (!stream_charge_first(c)) {
+        s->figures.refused += !refused;
+        net_conn_close(c);
+        return;
+    }
     if (refused) {
         c->refused = c->no_more = c->linger = true;
-        c->server->refused_open++;
+        s->refused_open++;
         p->refused(c);
     }
     net_conn_settle(c);
 }
 
-void net_conn_accept(struct net_server *s, int fd, struct span peer, uint64_t address, bool refused)
+void net_conn_accept(struct net_server *s, const struct net_accepted *a)
 {
-    struct net_conn *c = conn_new(s, fd);
+    struct net_conn *c = conn_new(s, a->fd, a->tls);
     if (!c) {
-        close(fd);
-        peer_uncount(&s->addresses, address);
+        close(a->fd);
+        peer_uncount(&s->addresses, a->address);
         s->figures.refused++;
         return;
     }
     c->poll.data = c;
     c->server = s;
-    c->address = address;
-    c->peer_len = (uint8_t)(peer.len < NET_PEER_BYTES ? peer.len : NET_PEER_BYTES);
-    memcpy(c->peer, peer.at, c->peer_len);
+    c->address = a->address;
+    c->peer_len = (uint8_t)(a->peer.len < NET_PEER_BYTES ? a->peer.len : NET_PEER_BYTES);
+    memcpy(c->peer, a->peer.at, c->peer_len);
     link_append(&s->connections, &c->all);
     link_init(&c->scheduled);
     link_init(&c->reads.link);
@@ -341,5 +424,5 @@ void net_conn_accept(struct net_server *s, int fd, struct span peer, uint64_t ad
     s->handles++;
     s->figures.connections++;
     net_tick_start(s);
-    begin(c, refused);
+    begin(c, a->refused);
 }

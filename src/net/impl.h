@@ -10,6 +10,7 @@ struct net_listener {
     struct net_server *server;
     struct link link;
     int fd;
+    bool tls;    /* its connections use TLS */
     bool paused; /* no descriptor was free: until the next tick */
     bool closed;
     uint64_t device, inode; /* of the socket file, so that no other one is removed */
@@ -35,9 +36,13 @@ bool net_listeners_resume(struct net_server *s);
 void net_listeners_close(struct net_server *s);
 
 /* connection.c */
-/* Takes the descriptor, whatever happens. address: counted already. */
-void net_conn_accept(struct net_server *s, int fd, struct span peer, uint64_t address,
-                     bool refused);
+struct net_accepted {
+    int fd; /* belongs to the connection, whatever happens */
+    struct span peer;
+    uint64_t address; /* counted already */
+    bool tls, refused;
+};
+void net_conn_accept(struct net_server *s, const struct net_accepted *a);
 bool net_conn_reads(const struct net_conn *c); /* input is wanted, if only to be discarded */
 void net_conn_read(struct net_conn *c);
 void net_conn_moved(struct net_conn *c, size_t bytes); /* the client has sent or taken them */

@@ -36,19 +36,23 @@ static struct span address_text(const struct sockaddr_storage *at, char out[NET_
     return span_text(out);
 }
 
-static void accepted(struct net_server *s, int fd, const struct sockaddr_storage *peer)
+static void accepted(const struct net_listener *l, int fd, const struct sockaddr_storage *peer)
 {
     char text[NET_PEER_BYTES];
+    struct net_server *s = l->server;
     uint64_t address = peer_key(peer);
+    struct net_accepted a = {.fd = fd, .peer = address_text(peer, text), .tls = l->tls};
     bool room = s->figures.connections - s->refused_open < s->config.connections_max;
     if (room && peer_count(&s->addresses, address, s->config.connections_per_address)) {
         s->figures.accepted++;
-        net_conn_accept(s, fd, address_text(peer, text), address, false);
+        a.address = address;
+        net_conn_accept(s, &a);
         return;
     }
     s->figures.refused++;
+    a.refused = true;
     if (s->protocol->refused && s->refused_open < REFUSED_OPEN_MAX)
-        net_conn_accept(s, fd, address_text(peer, text), 0, true);
+        net_conn_accept(s, &a);
     else
         close(fd);
 }
@@ -119,7 +123,7 @@ static void listen_cb(uv_poll_t *handle, int status, int events)
     for (int i = 0; i < ACCEPTS_AT_ONCE && !l->closed; i++) {
         int fd = accept_one(l, &peer);
         if (fd >= 0) {
-            accepted(l->server, fd, &peer);
+            accepted(l, fd, &peer);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno == EMFILE || errno == ENFILE) {
@@ -189,7 +193,7 @@ void net_listeners_close(struct net_server *s)
 
 static void unix_address(struct net_listener *l, const struct sockaddr_un *un)
 {
-    const char *scheme = l->server->protocol->unix_scheme;
+    const char *scheme = l->server->protocol->schemes->unix_socket;
     struct stat st;
     snprintf(l->address, sizeof l->address, "%s%s", scheme, un->sun_path);
     l->path = l->address + strlen(scheme);
@@ -210,8 +214,9 @@ static void tcp_address(struct net_listener *l, const struct listen_address *a)
     unsigned port = ntohs(v6 ? ((const struct sockaddr_in6 *)any)->sin6_port
                              : ((const struct sockaddr_in *)any)->sin_port);
     struct span name = address_text(&at, host);
+    const struct net_schemes *schemes = l->server->protocol->schemes;
     snprintf(l->address, sizeof l->address, v6 ? "%s[%.*s]:%u" : "%s%.*s:%u",
-             l->server->protocol->scheme, (int)name.len, name.at, port);
+             l->tls ? schemes->tls : schemes->plain, (int)name.len, name.at, port);
 }
 
 static int listener_new(struct net_server *s, int fd, const struct listen_address *a)
@@ -224,7 +229,8 @@ static int listener_new(struct net_server *s, int fd, const struct listen_addres
     l->poll.data = l;
     l->server = s;
     l->fd = fd;
-    if (a->unix_socket)
+    l->tls = a->kind == NET_ADDRESS_TLS;
+    if (a->kind == NET_ADDRESS_UNIX)
         unix_address(l, (const void *)&a->at);
     else
         tcp_address(l, a);
@@ -238,14 +244,17 @@ int net_listen(struct net_server *s, const char *address, struct err_note *note)
 {
     struct listen_address a;
     int fd;
-    int r = listen_address_parse(address, &a, note);
+    int r = listen_address_parse(address, s->protocol->schemes, &a, note);
+    if (r == 0 && a.kind == NET_ADDRESS_TLS && !s->config.tls)
+        r = err_note_set(note, -ERR_INVALID, "cannot listen on %.120s: TLS needs a certificate.",
+                         address);
     if (r == 0)
         r = listen_socket(&a, address, &fd, note);
     if (r != 0)
         return r;
     r = listener_new(s, fd, &a);
     if (r != 0) {
-        if (a.unix_socket)
+        if (a.kind == NET_ADDRESS_UNIX)
             (void)unlink(((const struct sockaddr_un *)(const void *)&a.at)->sun_path);
         close(fd);
         return err_note_set(note, r, "There is not enough memory to listen on %.120s.", address);
@@ -253,10 +262,14 @@ int net_listen(struct net_server *s, const char *address, struct err_note *note)
     return 0;
 }
 
-int net_address_check(const char *address, struct err_note *note)
+int net_address_check(const char *address, const struct net_schemes *schemes,
+                      enum net_address_kind *ret, struct err_note *note)
 {
     struct listen_address a;
-    return listen_address_parse(address, &a, note);
+    int r = listen_address_parse(address, schemes, &a, note);
+    if (r == 0)
+        *ret = a.kind;
+    return r;
 }
 
 const char *net_address(const struct net_server *s, size_t i)

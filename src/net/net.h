@@ -7,7 +7,8 @@
  * address.c     addresses: from text to a socket; connections per client address
  * connection.c  one connection: reading, kept input, what it waits for, its end
  * write.c       the output of a connection: one write per loop iteration
- * stream.c      the plain stream; stream.h is the extension point for other kinds (TLS)
+ * stream.c      the plain stream; stream.h is the extension point for other kinds
+ * tls/          streams with TLS; tls/tls.h is its header
  * impl.h        what these files share
  *
  * A protocol (src/http, src/api/beanstalk) embeds a struct net_server as the first member of its
@@ -49,6 +50,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "net/stream.h"
+#include "net/tls/tls.h"
 
 #define NET_READ_BYTES ((size_t)64 << 10)
 #define NET_WRITE_PIECES 256 /* of one write */
@@ -60,8 +62,9 @@ struct net_server;
 /* What a client has only a limited time for. A protocol numbers its kinds from NET_WAIT_PROTOCOL
  * on; these are for reading, and a connection has at most one of them at a time. */
 enum net_wait_kind {
-    NET_WAIT_WRITE,  /* the client must take something of what is sent */
-    NET_WAIT_LINGER, /* the client must read the last reply and close */
+    NET_WAIT_WRITE,     /* the client must take something of what is sent */
+    NET_WAIT_LINGER,    /* the client must read the last reply and close */
+    NET_WAIT_HANDSHAKE, /* the stream must become ready */
     NET_WAIT_PROTOCOL,
     NET_WAITS = NET_WAIT_PROTOCOL + 3,
 };
@@ -86,10 +89,20 @@ static inline void net_piece_add(struct net_pieces *p, const char *at, size_t le
 
 /* ---- a protocol ---- */
 
+/* How its addresses begin: of HOST:PORT without TLS and with it, and of a Unix socket's path. */
+struct net_schemes {
+    const char *plain, *tls, *unix_socket; /* "http://", "https://", "unix:" */
+};
+
 struct net_protocol {
-    size_t conn_bytes;           /* of its struct for a connection */
-    const char *scheme;          /* "http://": shown in front of HOST:PORT … */
-    const char *unix_scheme;     /* … and of the path of a Unix socket */
+    size_t conn_bytes;                 /* of its struct for a connection */
+    const struct net_schemes *schemes; /* of its addresses */
+    const char *alpn;                  /* its name in TLS: "http/1.1" */
+    /* For a client that speaks HTTP to a listener with TLS; NULL = none. */
+    const struct span *plain_reply;
+    /* The client of a connection at rest opens another one when it is closed, and loses nothing:
+     * such a connection with TLS may be shed. */
+    bool rest_may_end;
     enum budget_kind input_kind; /* what kept input is charged as */
     /* A client that has closed its socket altogether is closed at once, even if something that it
      * sent has not been read: it cannot receive replies. */
@@ -154,12 +167,14 @@ struct net_config {
     const struct log *log; /* may be NULL */
     /* What all connections hold together; outlives the server. NULL = no limit. */
     struct budget *budget;
-    uint32_t connections_max;             /* beyond it new ones are refused */
-    uint32_t connections_per_address;     /* likewise; Unix sockets are not counted here */
-    uint32_t write_ms;                    /* a write must make progress */
-    uint64_t write_buffer_bytes;          /* per connection, beyond what the kernel took */
-    const struct net_stream_kind *stream; /* of its connections; NULL = net_stream_plain */
-    void *stream_ctx;                     /* for stream->open; outlives the server */
+    uint32_t connections_max;         /* beyond it new ones are refused */
+    uint32_t connections_per_address; /* likewise; Unix sockets are not counted here */
+    uint32_t write_ms;                /* a write must make progress */
+    uint32_t handshake_ms;            /* for the whole handshake of a stream */
+    uint64_t write_buffer_bytes;      /* per connection, beyond what the kernel took */
+    struct net_tls *tls; /* for addresses with the scheme of TLS; NULL = they are refused */
+    const struct net_stream_kind *stream; /* for all others; NULL = net_stream_plain */
+    void *stream_ctx;                     /* for stream->open; both outlive the server */
 };
 void net_config_default(struct net_config *c); /* all but the loop */
 
@@ -185,6 +200,8 @@ struct net_server {
     uint64_t refused_open;  /* connections beyond the limits that are sent a reply */
     int spare_fd;           /* released for a moment when the process has no descriptor left */
     uint64_t dropped, dropped_logged_ms; /* connections without a descriptor */
+    struct net_tls_service service;      /* what its streams with TLS use */
+    uint64_t handshake_ns;               /* time that handshakes took in this iteration */
     uv_prepare_t prepare;
     uv_idle_t idle;
     uv_timer_t timer;
@@ -204,13 +221,17 @@ struct net_server {
  * runs the last one first), which saves an iteration of the loop. */
 void net_server_init(struct net_server *s, const struct net_config *config,
                      const struct net_protocol *protocol);
-/* "127.0.0.1:8000", "[::1]:0", "localhost:80", "unix:/path". Port 0 takes a free one. An address
- * that is not loopback is refused (-ERR_INVALID) with a note. A left-over socket file on which no
+/* "127.0.0.1:8000", "[::1]:0", "localhost:80", perhaps behind a scheme of the protocol, or
+ * "unix:/path". Port 0 takes a free one. An address that is not loopback is refused (-ERR_INVALID)
+ * with a note, as is one with TLS without config.tls. A left-over socket file on which no
  * process listens is removed; one in use is -ERR_LOCKED, as is a port in use. A socket file is for
  * its owner alone (0600). Otherwise -ERR_IO or -ERR_NOMEM, with a note. */
 MUST_CHECK int net_listen(struct net_server *s, const char *address, struct err_note *note);
-/* Whether net_listen takes the address as such: 0, or -ERR_INVALID with a note. */
-MUST_CHECK int net_address_check(const char *address, struct err_note *note);
+enum net_address_kind { NET_ADDRESS_BARE, NET_ADDRESS_PLAIN, NET_ADDRESS_TLS, NET_ADDRESS_UNIX };
+/* Whether net_listen takes the address as such, and what kind it is; bare means HOST:PORT without a
+ * scheme. 0, or -ERR_INVALID with a note. */
+MUST_CHECK int net_address_check(const char *address, const struct net_schemes *schemes,
+                                 enum net_address_kind *ret, struct err_note *note);
 /* The scheme and address of listener i; NULL past the last. The server's, until it drains or
  * closes. */
 const char *net_address(const struct net_server *s, size_t i);
@@ -246,10 +267,11 @@ struct net_conn {
     struct net_stream stream;
     struct budget_account account;
     struct buf in;
-    size_t in_need;    /* the protocol's: it has no use for fewer bytes of input; 0 = unknown */
-    size_t in_charged; /* bytes of `in` that the budget knows of */
-    size_t out_bytes;  /* the protocol's: ready to be sent, and not handed to the kernel */
-    uint64_t bytes_in; /* since it was accepted */
+    size_t in_need;        /* the protocol's: it has no use for fewer bytes of input; 0 = unknown */
+    size_t in_charged;     /* bytes of `in` that the budget knows of */
+    size_t stream_charged; /* likewise, of the stream */
+    size_t out_bytes;      /* the protocol's: ready to be sent, and not handed to the kernel */
+    uint64_t bytes_in;     /* since it was accepted */
     struct link all, scheduled;
     struct net_wait reads, writes;
     uint64_t address;   /* key of the count for each client address; 0 = not counted */
@@ -258,6 +280,7 @@ struct net_conn {
     bool linger : 1;    /* the protocol's: the client may still be sending when it ends */
     bool lingering : 1; /* everything is sent; waits for the client to close */
     bool refused : 1;   /* beyond the limits */
+    bool opening : 1;   /* the handshake of the stream is not done */
     bool eof : 1;       /* the client has sent everything that it will send */
     bool hung_up : 1;   /* so it seems, but not all of it was read yet */
     bool urgent : 1;    /* urgent data came: that event says nothing any more */
@@ -286,6 +309,11 @@ void net_conn_account(struct net_conn *c);
 static inline bool net_conn_full(const struct net_conn *c)
 {
     return c->out_bytes > c->server->config.write_buffer_bytes;
+}
+/* The first bytes that wait to be sent and cannot be withdrawn: see net_stream_kind.begun. */
+static inline size_t net_conn_begun(const struct net_conn *c)
+{
+    return c->stream.kind->begun ? c->stream.kind->begun(&c->stream) : 0;
 }
 /* The kernel holds at most about this many bytes that the client has not received. */
 void net_conn_kernel_bytes(struct net_conn *c, int bytes);

@@ -15,6 +15,7 @@ void net_config_default(struct net_config *c)
         .connections_max = 16384,
         .connections_per_address = 16384,
         .write_ms = 30000,
+        .handshake_ms = 10000,
         .write_buffer_bytes = 1 << 20,
     };
 }
@@ -58,7 +59,10 @@ static void write_late(struct net_wait *w)
 static void read_late(struct net_wait *w)
 {
     struct net_conn *c = LINK_OWNER(w, struct net_conn, reads);
-    c->server->protocol->late(c, w->kind);
+    if (w->kind == NET_WAIT_HANDSHAKE)
+        net_conn_close(c);
+    else
+        c->server->protocol->late(c, w->kind);
     net_conn_settle(c);
 }
 
@@ -70,7 +74,7 @@ static void waits_expire(struct net_server *s, unsigned kind)
         if (w->deadline > now)
             return;
         wait_end(w);
-        if (kind < NET_WAIT_PROTOCOL)
+        if (kind < NET_WAIT_HANDSHAKE)
             write_late(w);
         else
             read_late(w);
@@ -194,6 +198,7 @@ static void end_if_done(struct net_server *s)
 static void prepare_cb(uv_prepare_t *prepare)
 {
     struct net_server *s = prepare->data;
+    s->handshake_ns = 0;
     if (!s->awake)
         return;
     s->awake = false;
@@ -224,6 +229,7 @@ static void waits_init(struct net_server *s)
     }
     s->wait_ms[NET_WAIT_WRITE] = s->config.write_ms;
     s->wait_ms[NET_WAIT_LINGER] = LINGER_MS;
+    s->wait_ms[NET_WAIT_HANDSHAKE] = s->config.handshake_ms;
 }
 
 void net_server_init(struct net_server *s, const struct net_config *config,
@@ -234,6 +240,9 @@ void net_server_init(struct net_server *s, const struct net_config *config,
     s->protocol = protocol;
     if (!config->stream)
         s->config.stream = &net_stream_plain;
+    s->service = (struct net_tls_service){.tls = config->tls, .alpn = protocol->alpn};
+    if (protocol->plain_reply)
+        s->service.plain_reply = *protocol->plain_reply;
     budget_init(&s->unlimited, BUDGET_NO_LIMIT);
     if (!config->budget)
         s->config.budget = &s->unlimited;

@@ -4,7 +4,17 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
+
+const struct net_client *net_client_copy(const struct net_client *c, void *room)
+{
+    struct net_client *copy = room;
+    memcpy(copy, c, sizeof *c + c->bytes);
+    for (size_t i = 0; i < c->count; i++)
+        copy->names[i].at = (const char *)copy + (c->names[i].at - (const char *)c);
+    return copy;
+}
 
 static bool passing(int error)
 {

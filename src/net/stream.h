@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the bytes of a connection come from and go to: the extension point below net.h.
  *
- * A stream stands between a connection and its socket. Today there is one kind, which passes bytes
- * through (net_stream_plain). TLS will be a second one, and the tests have one that splits and
- * delays bytes (tests/unit/net/split_stream.h). A kind of stream is a const table of functions;
- * net_config names the one that a server's connections use.
+ * A stream stands between a connection and its socket. There are two kinds: one passes bytes
+ * through (net_stream_plain), the other one is TLS (net/tls/tls.h). The tests have a third one,
+ * which splits and delays bytes (tests/unit/net/split_stream.h). A kind of stream is a const table
+ * of functions; the address of a listener says which one its connections use.
  *
  * The network layer owns the socket: it accepts, polls and closes it. The socket does not block.
  * All functions run on the loop thread and must not call back into the network layer. */
@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 
 #include "base/err.h"
+#include "base/span.h"
 
 struct net_stream;
 
@@ -31,6 +32,15 @@ struct net_stream_kind {
      * function is called. NULL: nothing has to be prepared. */
     int (*open)(struct net_stream *s, void *ctx);
 
+    /* Whether the handshake is done. Until then the network layer reads whether or not the protocol
+     * wants input, and closes the connection at the deadline of handshakes. NULL: it has no
+     * handshake. */
+    bool (*ready)(const struct net_stream *s);
+
+    /* Bytes of memory that the stream holds, for the budget; asked after each call. Only the
+     * handshake may hold more than at first. NULL: nothing worth counting. */
+    size_t (*held)(const struct net_stream *s);
+
     /* Reads at most len bytes. Returns how many, 0 at the end of the input (and from then on),
      * NET_AGAIN or NET_BROKEN. A handshake takes place in here: until it has succeeded, the result
      * is NET_AGAIN. */
@@ -43,10 +53,14 @@ struct net_stream_kind {
 
     /* Writes the pieces in order. Returns how many bytes it took, which may be fewer than there
      * are; NET_AGAIN or NET_BROKEN. Bytes count as taken when the kernel has everything that
-     * results from them: callers rely on it to know what a client can have received. After
-     * NET_AGAIN the next call begins with the same bytes, perhaps at another address, and may have
-     * more of them. */
+     * results from them: callers rely on it to know what a client can have received. After a write
+     * that took less than everything the next call begins with at least `begun` of the same bytes,
+     * perhaps at another address. */
     ssize_t (*write)(struct net_stream *s, const struct iovec *pieces, size_t count);
+
+    /* How many bytes that it has not taken it has begun to send, as a part of a record of TLS. The
+     * protocol must not withdraw them. NULL: always 0. */
+    size_t (*begun)(const struct net_stream *s);
 
     /* Says to the client that nothing more will be sent. 0: done. NET_AGAIN: it is called again
      * when the socket is ready. NET_BROKEN. Not called for connections that are closed at once. */
@@ -67,6 +81,19 @@ struct net_stream {
     const struct net_stream_kind *kind;
     void *state; /* of the kind; NULL at first */
     int fd;
+    const struct net_client *client; /* after the handshake; NULL = it has shown no certificate */
 };
+
+/* What the certificate of a client says, which was verified: "dns:NAME", "email:ADDRESS",
+ * "uri:URI" and "ip:ADDRESS" in the order of the certificate. */
+#define NET_CLIENT_NAMES 16
+#define NET_CLIENT_BYTES ((size_t)2 << 10) /* of all names */
+struct net_client {
+    size_t count;
+    struct span names[NET_CLIENT_NAMES];
+    size_t bytes; /* of the names, whose text follows the struct in memory */
+};
+/* Copies it to `room`, which has sizeof *c + c->bytes bytes and is aligned for pointers. */
+const struct net_client *net_client_copy(const struct net_client *c, void *room);
 
 extern const struct net_stream_kind net_stream_plain;

@@ -15,6 +15,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "api/api.h"
@@ -33,6 +34,7 @@
 #include "server/notify.h"
 #include "server/resources.h"
 #include "server/stores.h"
+#include "server/tls.h"
 #include "server/version.h"
 
 #define END_MS 10000 /* a list may take 5 s */
@@ -59,6 +61,7 @@ struct serve {
     uv_signal_t term, interrupt, hangup, user;
     uv_timer_t watchdog, overdue;
     struct notifier notifier;
+    struct server_tls tls;
     struct webhook_allow allow[CONFIG_ALLOW_MAX];
     struct broker_webhooks webhooks;
     bool draining; /* shutting down, also if it could not start */
@@ -98,6 +101,7 @@ static void backend_closed(void *ctx)
     uv_close((uv_handle_t *)&s->user, NULL);
     uv_close((uv_handle_t *)&s->watchdog, NULL);
     uv_close((uv_handle_t *)&s->overdue, NULL);
+    server_tls_close(&s->tls);
 }
 
 static void broker_closed(void *ctx)
@@ -213,9 +217,53 @@ static void fatal_cb(void *ctx, int error, const char *why)
 
 /* ---- SIGHUP ---- */
 
+/* A server that began without TLS has no listener for it, and one that began with it needs a
+ * certificate. */
+static bool tls_reloads(const struct serve *s, const struct config *fresh)
+{
+    return s->tls.tls && *fresh->tls.cert;
+}
+
+/* Settings keep their texts: few reloads change paths, and the rest of the memory is small. */
+static bool tls_paths_keep(struct serve *s, const struct net_tls_files *from)
+{
+    struct arena *memory = &s->config.memory;
+    struct net_tls_files files = {.cert = arena_text(memory, span_text(from->cert)),
+                                  .key = arena_text(memory, span_text(from->key)),
+                                  .client_ca = arena_text(memory, span_text(from->client_ca))};
+    if (!files.cert || !files.key || !files.client_ca)
+        return false;
+    s->config.tls = files;
+    return true;
+}
+
+static bool same_files(const struct net_tls_files *a, const struct net_tls_files *b)
+{
+    return strcmp(a->cert, b->cert) == 0 && strcmp(a->key, b->key) == 0 &&
+           strcmp(a->client_ca, b->client_ca) == 0;
+}
+
+/* Whether or not the names have changed, the files may have. */
+static void tls_reload(struct serve *s, const struct config *fresh)
+{
+    if (!tls_reloads(s, fresh) || !server_tls_reload(&s->tls, &fresh->tls))
+        return;
+    log_event(&s->log, LOG_INFO, "tls_certificate_loaded", LOG_TEXT("file", fresh->tls.cert));
+    if (!same_files(&s->config.tls, &fresh->tls) && tls_paths_keep(s, &fresh->tls))
+        server_tls_watch(&s->tls);
+}
+
+struct reload {
+    struct serve *serve;
+    const struct config *fresh;
+};
+
 static void reload_key(void *ctx, const char *key, bool reloadable)
 {
-    struct serve *s = ctx;
+    const struct reload *r = ctx;
+    struct serve *s = r->serve;
+    if (strncmp(key, "tls.", 4) == 0)
+        reloadable = tls_reloads(s, r->fresh);
     if (reloadable)
         log_event(&s->log, LOG_INFO, "setting_changed", LOG_TEXT("key", key));
     else
@@ -244,7 +292,7 @@ static void hangup_cb(uv_signal_t *handle, int number)
     notify_manager(s, NOTIFY_RELOADING, NULL);
     if (load(s, &fresh, &note) != 0) {
         log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", note.text));
-    } else if (config_diff(&s->config, &fresh, reload_key, s) != 0) {
+    } else if (config_diff(&s->config, &fresh, reload_key, &(struct reload){s, &fresh}) != 0) {
         log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", "out of memory"));
         config_done(&fresh);
     } else {
@@ -255,6 +303,7 @@ static void hangup_cb(uv_signal_t *handle, int number)
         s->config.timeouts.drain_ms = fresh.timeouts.drain_ms;
         s->config.log_level = fresh.log_level;
         s->config.log_format = fresh.log_format;
+        tls_reload(s, &fresh);
         config_done(&fresh);
         log_event(&s->log, LOG_INFO, "settings_reloaded");
     }
@@ -293,6 +342,8 @@ static struct net_config net_config_of(struct serve *s)
         .connections_max = s->resources.connections,
         .connections_per_address = s->resources.connections_per_address,
         .write_ms = s->config.timeouts.write_ms,
+        .handshake_ms = s->config.timeouts.handshake_ms,
+        .tls = s->tls.tls,
         .write_buffer_bytes = s->config.limits.write_buffer_bytes,
     };
 }
@@ -457,6 +508,7 @@ static int open_broker(struct serve *s)
         .node = c->node,
         .policy = &c->queue_defaults,
         .budget = &s->budget,
+        .tls = s->tls.tls,
         .http_figures = http_figures_cb,
         .api_metrics = api_metrics_cb,
         .http_ctx = s,
@@ -472,12 +524,16 @@ static int open_broker(struct serve *s)
 
 static int listen_all(struct serve *s, struct err_note *note)
 {
-    const struct config_list *http = &s->config.listen, *bs = &s->config.beanstalk.listen;
+    const struct config *c = &s->config;
+    const struct config_list *http = &c->listen, *bs = &c->beanstalk.listen;
+    char full[CONFIG_ADDRESS_MAX];
     int err = 0;
-    for (size_t i = 0; !err && i < http->count && !config_no_http(&s->config); i++)
-        err = http_server_listen(s->http, http->items[i], note);
+    for (size_t i = 0; !err && i < http->count && !config_no_http(c); i++)
+        err = http_server_listen(s->http, config_address(c, http->items[i], &http_schemes, full),
+                                 note);
     for (size_t i = 0; !err && i < bs->count; i++)
-        err = beanstalk_listen(s->beanstalk, bs->items[i], note);
+        err = beanstalk_listen(s->beanstalk,
+                               config_address(c, bs->items[i], &beanstalk_schemes, full), note);
     return err;
 }
 
@@ -555,7 +611,9 @@ static void print_ready(struct serve *s)
 
 static int start(struct serve *s, struct err_note *note)
 {
-    int err = open_http(s);
+    int err = server_tls_open(&s->tls, &s->loop, &s->config.tls, &s->log, note);
+    if (!err)
+        err = open_http(s);
     if (!err)
         err = open_beanstalk(s);
     if (!err)
@@ -597,6 +655,7 @@ static int run(struct serve *s)
     uv_run(&s->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&s->loop) == 0);
     notifier_close(&s->notifier);
+    server_tls_done(&s->tls);
     if (!s->status)
         log_event(&s->log, LOG_INFO, "stopped");
     return s->status;

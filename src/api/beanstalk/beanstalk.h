@@ -20,6 +20,8 @@
 struct beanstalk;
 struct metrics;
 
+extern const struct net_schemes beanstalk_schemes;
+
 struct beanstalk_config {
     struct net_config net;             /* a connection beyond its limits is closed */
     const struct queue_policy *policy; /* the server's defaults; copied; NULL = policy_default */

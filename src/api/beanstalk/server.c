@@ -47,6 +47,8 @@ void bs_uneasy(struct conn *c)
 
 /* ---- the protocol ---- */
 
+const struct net_schemes beanstalk_schemes = {"beanstalk://", "beanstalks://", "beanstalk+unix:"};
+
 static void iteration(struct net_server *s)
 {
     tubes_sweep(api_of(s));
@@ -80,8 +82,8 @@ static void ended(struct net_server *s)
 
 static const struct net_protocol beanstalk_protocol = {
     .conn_bytes = sizeof(struct conn),
-    .scheme = "beanstalk://",
-    .unix_scheme = "beanstalk+unix:",
+    .schemes = &beanstalk_schemes,
+    .alpn = "beanstalk",
     .input_kind = BUDGET_BODIES,
     .opened = conn_opened,
     .input = conn_input,

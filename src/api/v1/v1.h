@@ -26,6 +26,7 @@ struct native_config {
     unsigned node;
     const struct queue_policy *policy; /* defaults of PUT; copied; NULL = policy_default */
     const struct budget *budget;       /* shown; NULL = none */
+    const struct net_tls *tls;         /* likewise */
     /* Figures of the HTTP server for /metrics; NULL = none. */
     void (*http_figures)(void *ctx, struct http_server_figures *ret);
     /* Figures of the other APIs for /metrics; NULL = none. */

@@ -78,7 +78,7 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
       reject(new Error(`the server ended before it was ready (${code ?? signal})\n${server.stderr}`)),
     );
   });
-  if (server.url.startsWith('http:')) {
+  if (/^https?:/.test(server.url)) {
     const { hostname, port } = new URL(server.url);
     server.host = hostname.replace(/^\[|\]$/g, '');
     server.port = Number(port);

@@ -397,8 +397,7 @@ static uint64_t answer_in_prepare(bool before_the_server)
     if (!before_the_server)
         uv_prepare_start(&prepare, answer_in_prepare_cb);
     peer_open(&r, &c);
-    assert_int_equal(send(c.fd, GET("/park/0"), sizeof GET("/park/0") - 1, 0),
-                     sizeof GET("/park/0") - 1);
+    peer_send(&r, &c, GET("/park/0"));
     while (r.parked[0].taken == 0)
         uv_run(&r.loop, UV_RUN_ONCE);
     uint64_t start = clock_ns();

@@ -97,7 +97,7 @@ static void slow(void **state)
     struct http_exchange *x = r.parked[0].x;
     answer(&r, file_of(8 * BYTES), 8 * BYTES);
     RIG_UNTIL(&r, http_stream_waiting(x) > 0);
-    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
+    client_shutdown(&c);
     for (int i = 0; i < 200; i++) {
         http_rig_turn(&r);
         assert_true(http_stream_waiting(x) <= 128 << 10);

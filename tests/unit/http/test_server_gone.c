@@ -14,7 +14,7 @@ static void half_close(void **state)
     http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/park/0") "GET /unfin");
     RIG_UNTIL(&r, r.parked[0].taken == 1);
-    shutdown(c.fd, SHUT_WR);
+    client_shutdown(&c);
     for (int turn = 0; turn < 50; turn++)
         http_rig_turn(&r);
     assert_int_equal(r.parked[0].gone, 0);
@@ -35,8 +35,8 @@ static void half_close_answered_at_once(void **state)
     struct client c;
     char body[64];
     http_rig_begin(&r, &c);
-    assert_int_equal(send(c.fd, GET("/now"), sizeof GET("/now") - 1, 0), sizeof GET("/now") - 1);
-    shutdown(c.fd, SHUT_WR);
+    peer_send(&r, &c, GET("/now"));
+    client_shutdown(&c);
     assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "now");
     peer_until_eof(&r, &c);
@@ -110,7 +110,7 @@ static void reset_after_half_close(void **state)
     struct client c;
     http_rig_begin(&r, &c);
     peer_send(&r, &c, GET("/park/0"));
-    shutdown(c.fd, SHUT_WR);
+    client_shutdown(&c);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(r.parked[0].gone, 0);
     client_reset(&c);

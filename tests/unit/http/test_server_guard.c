@@ -117,6 +117,30 @@ static void origins_and_sites(void **state)
     http_rig_end(&r, &c);
 }
 
+/* The page http://localhost:8000 is not of this server if it speaks TLS there. */
+static void origins_with_tls(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    guarded(&r);
+    peer_open(&r, &c);
+    bool tls = r.config.net.stream == &net_stream_tls;
+    expect_status(&r, &c,
+                  "GET /now HTTP/1.1\r\nHost: localhost:8000\r\n"
+                  "Origin: https://localhost:8000\r\n\r\n",
+                  200);
+    expect_status(&r, &c,
+                  "GET /now HTTP/1.1\r\nHost: localhost:8000\r\n"
+                  "Origin: http://localhost:8000\r\n\r\n",
+                  tls ? 403 : 200);
+    expect_status(&r, &c,
+                  "GET /claim HTTP/1.1\r\nHost: localhost:8000\r\n"
+                  "Referer: http://localhost:8000/page\r\n\r\n",
+                  tls ? 403 : 200);
+    http_rig_end(&r, &c);
+}
+
 static void cors(void **state)
 {
     (void)state;
@@ -372,7 +396,7 @@ static void unix_socket(void **state)
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     net_client_open(&c, f.address);
     peer_send(&r, &c, GET("/park/1"));
-    shutdown(c.fd, SHUT_WR);
+    client_shutdown(&c);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(r.parked[1].gone, 0);
     net_client_close(&c); /* after the probe: a Unix socket tells by itself */
@@ -436,10 +460,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(host_names),
-        cmocka_unit_test(origins_and_sites),
-        cmocka_unit_test(cors),
+        cmocka_unit_test_not_tls(origins_and_sites),
+        cmocka_unit_test(origins_with_tls),
+        cmocka_unit_test_not_tls(cors),
         cmocka_unit_test(prefetch),
-        cmocka_unit_test(unsafe_gets),
+        cmocka_unit_test_not_tls(unsafe_gets),
         cmocka_unit_test(addresses),
         cmocka_unit_test(port_in_use),
         cmocka_unit_test(unix_socket),

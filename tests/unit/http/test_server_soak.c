@@ -117,11 +117,11 @@ static void peer_step(struct soak *s, size_t i)
     if (dice == 0 || c->eof || c->error) {
         peer_restart(s, i);
     } else if (dice == 1) {
-        shutdown(c->fd, SHUT_WR);
+        client_shutdown(c);
         s->sent_len[i] = s->script_len[i];
     } else if (left > 0 && dice < 60) {
         size_t n = 1 + random_below(&s->random, left < 400 ? left : 400);
-        ssize_t took = send(c->fd, s->script[i] + s->sent_len[i], n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t took = client_try_send(c, s->script[i] + s->sent_len[i], n);
         s->sent_len[i] += took > 0 ? (size_t)took : 0;
     } else if (s->reads[i]) {
         client_poll(c);

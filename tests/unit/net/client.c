@@ -9,6 +9,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "net/tls/tls.h"
+#include "unit/net/split_stream.h"
+#include "unit/net/tls_client.h"
+
 int client_connect(const char *address)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
@@ -42,10 +46,14 @@ void net_client_open(struct client *c, const char *address)
 {
     *c = (struct client){.fd = client_connect(address)};
     assert_true(c->fd >= 0);
+    void *ctx;
+    if (stream_under_test(&ctx) == &net_stream_tls)
+        c->tls = tls_client_open(c->fd);
 }
 
 void net_client_close(struct client *c)
 {
+    tls_client_close(c->tls);
     if (c->fd >= 0)
         close(c->fd);
     free(c->data);
@@ -59,10 +67,27 @@ void client_reset(struct client *c)
     net_client_close(c);
 }
 
+void client_shutdown(struct client *c)
+{
+    if (c->tls)
+        (void)SSL_shutdown(c->tls);
+    (void)shutdown(c->fd, SHUT_WR); /* the server may have closed */
+}
+
+ssize_t client_try_send(struct client *c, const char *at, size_t len)
+{
+    return c->tls ? tls_client_send(c->tls, at, len) : send(c->fd, at, len, MSG_NOSIGNAL);
+}
+
+void client_handshake(uv_loop_t *loop, struct client *c)
+{
+    LOOP_UNTIL(loop, client_poll(c) && (!c->tls || SSL_is_init_finished(c->tls)));
+}
+
 void client_send(uv_loop_t *loop, struct client *c, const char *at, size_t len)
 {
     while (len > 0) {
-        ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL);
+        ssize_t n = client_try_send(c, at, len);
         if (n < 0 && errno != EAGAIN)
             return; /* the server has closed: the test sees it when it reads */
         if (n > 0) {
@@ -71,6 +96,11 @@ void client_send(uv_loop_t *loop, struct client *c, const char *at, size_t len)
         }
         uv_run(loop, UV_RUN_NOWAIT);
     }
+}
+
+static ssize_t receive(struct client *c, char *into, size_t len)
+{
+    return c->tls ? tls_client_recv(c->tls, into, len) : recv(c->fd, into, len, 0);
 }
 
 bool client_poll(struct client *c)
@@ -82,7 +112,7 @@ bool client_poll(struct client *c)
             assert_non_null(c->data);
             c->data[c->len] = '\0';
         }
-        ssize_t n = c->eof || c->error ? -1 : recv(c->fd, c->data + c->len, 65535, 0);
+        ssize_t n = c->eof || c->error ? -1 : receive(c, c->data + c->len, 65535);
         if (n < 0 && !c->eof && !c->error && errno != EAGAIN)
             c->error = errno;
         if (n == 0)

@@ -22,7 +22,8 @@
 
 struct client {
     int fd;
-    char *data; /* what came so far, NUL-terminated; NULL before the first client_poll */
+    struct ssl_st *tls; /* of OpenSSL; NULL = plain bytes */
+    char *data;         /* what came so far, NUL-terminated; NULL before the first client_poll */
     size_t len, room;
     bool eof;
     int error;
@@ -32,7 +33,12 @@ struct client {
 int client_connect(const char *address);
 void net_client_open(struct client *c, const char *address);
 void net_client_close(struct client *c);
-void client_reset(struct client *c); /* closes with a reset */
+void client_reset(struct client *c);    /* closes with a reset */
+void client_shutdown(struct client *c); /* it will send no more */
+/* Sends at most len bytes, as send does. */
+ssize_t client_try_send(struct client *c, const char *at, size_t len);
+/* Returns when the server can read what is sent: over TLS, after the handshake. */
+void client_handshake(uv_loop_t *loop, struct client *c);
 void client_send(uv_loop_t *loop, struct client *c, const char *at, size_t len);
 bool client_poll(struct client *c);             /* takes what is there; always true */
 void client_drop(struct client *c, size_t len); /* from the front of what came */

@@ -190,10 +190,15 @@ static void server_ended(struct net_server *s)
     r->server_ended++;
 }
 
+static const struct span plain_reply = SPAN_LITERAL("plain\n");
+const struct net_schemes line_schemes = {"lines://", "liness://", "lines+unix:"};
+
 static const struct net_protocol lines = {
     .conn_bytes = sizeof(struct line_conn),
-    .scheme = "lines://",
-    .unix_scheme = "lines+unix:",
+    .schemes = &line_schemes,
+    .alpn = "test",
+    .plain_reply = &plain_reply,
+    .rest_may_end = true,
     .input_kind = BUDGET_BODIES,
     .opened = opened,
     .refused = refused,

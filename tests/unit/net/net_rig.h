@@ -11,6 +11,8 @@
 
 enum { LINE_WAIT = NET_WAIT_PROTOCOL, IDLE_WAIT };
 
+extern const struct net_schemes line_schemes;
+
 struct line_conn {
     struct net_conn net; /* first */
     struct buf out;      /* ready to be sent */

@@ -2,8 +2,12 @@
 #include "unit/net/split_stream.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <uv.h>
+
+#include "net/tls/tls.h"
+#include "unit/net/tls_files.h"
 
 #define HELD_BYTES 8192
 #define PIECES_MAX 256
@@ -128,16 +132,17 @@ const struct net_stream_kind split_stream = {
     .close = split_close,
 };
 
-/* ---- each test twice ---- */
+/* ---- each test three times ---- */
 
 static struct {
     const struct net_stream_kind *kind;
     struct split_streams split;
+    struct net_tls_service tls;
 } now;
 
 const struct net_stream_kind *stream_under_test(void **ret_ctx)
 {
-    *ret_ctx = &now.split;
+    *ret_ctx = now.kind == &net_stream_tls ? (void *)&now.tls : &now.split;
     return now.kind;
 }
 
@@ -163,26 +168,62 @@ static int split_teardown(void **state)
     return now.split.open == 0 ? 0 : -1;
 }
 
-const char stream_plain_only;
+static int tls_setup(void **state)
+{
+    (void)state;
+    struct tls_files files;
+    struct err_note note = {""};
+    signal(SIGPIPE, SIG_IGN);
+    tls_files_make(&files);
+    now.kind = &net_stream_tls;
+    now.tls = (struct net_tls_service){.alpn = "test"};
+    if (net_tls_new(&files.files, NULL, &now.tls.tls, &note) != 0)
+        fail_msg("%s", note.text);
+    tls_files_remove(&files);
+    return 0;
+}
+
+static int tls_teardown(void **state)
+{
+    (void)state;
+    net_tls_free(now.tls.tls);
+    now.kind = &net_stream_plain;
+    return 0;
+}
+
+const char stream_plain_only, stream_not_tls;
+
+struct group {
+    struct CMUnitTest *all;
+    char (*names)[100];
+    size_t count;
+};
+
+static void add(struct group *g, const struct CMUnitTest *test, const char *over,
+                CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+    char *name = g->names[g->count];
+    snprintf(name, sizeof g->names[0], "%s%s", test->name, over);
+    g->all[g->count++] = (struct CMUnitTest){name, test->test_func, setup, teardown, NULL};
+}
 
 int stream_tests_run(const char *group, const struct CMUnitTest *tests, size_t count)
 {
-    struct CMUnitTest *all = calloc(2 * count, sizeof *all);
-    char(*names)[100] = calloc(count, sizeof *names);
-    size_t n = count;
-    if (!all || !names)
+    struct group g = {.all = calloc(3 * count, sizeof *g.all),
+                      .names = calloc(3 * count, sizeof *g.names)};
+    if (!g.all || !g.names)
         abort();
+    for (size_t i = 0; i < count; i++)
+        add(&g, &tests[i], "", plain_setup, NULL);
     for (size_t i = 0; i < count; i++) {
-        all[i] = tests[i];
-        all[i].setup_func = plain_setup;
-        if (tests[i].initial_state == &stream_plain_only)
-            continue;
-        snprintf(names[i], sizeof names[i], "%s over split streams", tests[i].name);
-        all[n++] =
-            (struct CMUnitTest){names[i], tests[i].test_func, split_setup, split_teardown, NULL};
+        const char *mark = tests[i].initial_state;
+        if (mark != &stream_plain_only)
+            add(&g, &tests[i], " over split streams", split_setup, split_teardown);
+        if (mark != &stream_plain_only && mark != &stream_not_tls)
+            add(&g, &tests[i], " over TLS", tls_setup, tls_teardown);
     }
-    int failures = _cmocka_run_group_tests(group, all, n, NULL, NULL);
-    free(names);
-    free(all);
+    int failures = _cmocka_run_group_tests(group, g.all, g.count, NULL, NULL);
+    free(g.names);
+    free(g.all);
     return failures;
 }

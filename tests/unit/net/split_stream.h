@@ -23,15 +23,17 @@ struct split_streams {
 };
 extern const struct net_stream_kind split_stream;
 
-/* Runs each test twice: over plain streams, and over split ones. HF_SEED repeats a run. A test that
- * is about what one read or one write does is marked plain_only. */
+/* Runs each test three times: over plain streams, over split ones, and over TLS. HF_SEED repeats a
+ * run. A test that is about what one read or one write does is marked plain_only; one whose clients
+ * are sockets without TLS, or that counts memory, not_tls. */
 int stream_tests_run(const char *group, const struct CMUnitTest *tests, size_t count);
-extern const char stream_plain_only;
-#define STREAM_TEST(name, f)                                                                       \
+extern const char stream_plain_only, stream_not_tls;
+#define STREAM_TEST(name, f, mark)                                                                 \
     {                                                                                              \
-        name, f, NULL, NULL, (void *)(uintptr_t)&stream_plain_only                                 \
+        name, f, NULL, NULL, (void *)(uintptr_t) & (mark)                                          \
     }
-#define cmocka_unit_test_plain_only(f) STREAM_TEST(#f, f)
+#define cmocka_unit_test_plain_only(f) STREAM_TEST(#f, f, stream_plain_only)
+#define cmocka_unit_test_not_tls(f) STREAM_TEST(#f, f, stream_not_tls)
 #define RUN_OVER_STREAMS(tests) stream_tests_run(#tests, tests, COUNT_OF(tests))
 /* What the test that runs now has to use; ctx: see net_config. */
 const struct net_stream_kind *stream_under_test(void **ret_ctx);

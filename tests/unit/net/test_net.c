@@ -147,7 +147,7 @@ static void half_closed(void **state)
     net_rig_begin(&r, &c);
     net_rig_send(&r, &c, "hold\nafter\n");
     NET_UNTIL(&r, r.holds == 1);
-    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
+    client_shutdown(&c);
     NET_UNTIL(&r, r.hung_up == 1);
     net_rig_release(&r);
     client_until_eof(&r.loop, &c);
@@ -523,19 +523,38 @@ static void addresses(void **state)
 static void address_check(void **state)
 {
     (void)state;
-    static const char *const good[] = {"127.0.0.1:0", "127.1.2.3:65535", "[::1]:1", "localhost:80",
-                                       "unix:/x"};
-    static const char *const bad[] = {
-        "",       "127.0.0.1",      "127.0.0.1:65536", "0.0.0.0:1",  "10.0.0.1:1",
-        "[::]:1", "example.org:80", "unix:",           "localhost:", "localhost:x",
-        ":1"};
+    static const struct {
+        const char *address;
+        enum net_address_kind kind;
+    } good[] = {{"127.0.0.1:0", NET_ADDRESS_BARE},      {"127.1.2.3:65535", NET_ADDRESS_BARE},
+                {"[::1]:1", NET_ADDRESS_BARE},          {"localhost:80", NET_ADDRESS_BARE},
+                {"lines://[::1]:1", NET_ADDRESS_PLAIN}, {"liness://127.0.0.1:1", NET_ADDRESS_TLS},
+                {"unix:/x", NET_ADDRESS_UNIX}};
+    static const char *const bad[] = {"",
+                                      "127.0.0.1",
+                                      "127.0.0.1:65536",
+                                      "0.0.0.0:1",
+                                      "10.0.0.1:1",
+                                      "[::]:1",
+                                      "example.org:80",
+                                      "unix:",
+                                      "localhost:",
+                                      "localhost:x",
+                                      ":1",
+                                      "http://127.0.0.1:1",
+                                      "lines://",
+                                      "liness://0.0.0.0:1",
+                                      "lines://10.0.0.1:1"};
     for (size_t i = 0; i < COUNT_OF(good); i++) {
         struct err_note note = {""};
-        assert_int_equal(net_address_check(good[i], &note), 0);
+        enum net_address_kind kind;
+        assert_int_equal(net_address_check(good[i].address, &line_schemes, &kind, &note), 0);
+        assert_int_equal(kind, good[i].kind);
     }
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         struct err_note note = {""};
-        if (net_address_check(bad[i], &note) != -ERR_INVALID || !note.text[0])
+        enum net_address_kind kind;
+        if (net_address_check(bad[i], &line_schemes, &kind, &note) != -ERR_INVALID || !note.text[0])
             fail_msg("\"%s\" was taken", bad[i]);
     }
 }

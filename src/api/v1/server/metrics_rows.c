@@ -5,6 +5,7 @@
 #include "api/v1/server/metrics_page.h"
 #include "core/alerts/webhook.h"
 #include "core/limits.h"
+#include "net/tls/tls.h"
 
 #define MS_PER_S 1000.0
 #define US 1e-6
@@ -323,6 +324,41 @@ static void connections_shed(struct page *p, const struct metric *family)
     }
 }
 
+/* All three are omitted without TLS. */
+static void tls_expiry(struct page *p, const struct metric *family)
+{
+    struct net_tls_figures f;
+    struct clock clock = clock_system(); /* clients do not know the test clock */
+    if (!p->n->config.tls)
+        return;
+    net_tls_figures(p->n->config.tls, &f);
+    metric_value(&p->m, family, NULL,
+                 (double)(f.not_after_s * 1000 - clock_now(&clock).wall.ms) / MS_PER_S);
+}
+
+static void tls_handshakes(struct page *p, const struct metric *family)
+{
+    char label[64];
+    struct net_tls_figures f;
+    if (!p->n->config.tls)
+        return;
+    net_tls_figures(p->n->config.tls, &f);
+    for (unsigned i = 0; i < NET_TLS_RESULTS; i++) {
+        snprintf(label, sizeof label, "result=\"%s\"", net_tls_result_name((enum net_tls_result)i));
+        metric_count(&p->m, family, label, f.handshakes[i]);
+    }
+}
+
+static void tls_reloads(struct page *p, const struct metric *family)
+{
+    struct net_tls_figures f;
+    if (!p->n->config.tls)
+        return;
+    net_tls_figures(p->n->config.tls, &f);
+    metric_count(&p->m, family, "outcome=\"done\"", f.reloads);
+    metric_count(&p->m, family, "outcome=\"failed\"", f.reloads_failed);
+}
+
 static void cpu_seconds(struct page *p, const struct metric *family)
 {
     metric_value(&p->m, family, NULL, (double)p->process.cpu_us * US);
@@ -554,6 +590,16 @@ static const struct row rows[] = {
     {{"holdfast_http_connections_refused_total", COUNTER, NO_LABELS,
       "HTTP connections refused because of a limit."},
      NUMBER(http.refused)},
+    {{"holdfast_tls_certificate_expiry_seconds", GAUGE, NO_LABELS,
+      "Time until the TLS certificate in use expires; negative afterwards, absent without TLS."},
+     WRITTEN(tls_expiry)},
+    {{"holdfast_tls_handshakes_total", COUNTER, "result",
+      "TLS handshakes by how they ended: full and resumed succeeded; unfinished: the client left, "
+      "the time limit, or memory."},
+     WRITTEN(tls_handshakes)},
+    {{"holdfast_tls_reloads_total", COUNTER, "outcome",
+      "Reloads of the TLS certificate; after a failed one the old certificate stays in use."},
+     WRITTEN(tls_reloads)},
     {{"holdfast_http_requests_under_way", GAUGE, NO_LABELS,
       "HTTP requests that have not been answered yet."},
      NUMBER(http.parked)},

@@ -3,6 +3,7 @@
 #include "api/json_members.h"
 #include "api/v1/v1_impl.h"
 #include "core/limits.h"
+#include "net/tls/tls.h"
 
 /* ---- GET /v1/server ---- */
 
@@ -58,6 +59,33 @@ static void write_memory(struct json_writer *w, const struct budget *b)
     json_write_object_end(w);
 }
 
+static void write_versions(struct json_writer *w)
+{
+    json_write_key(w, "versions");
+    json_write_array(w);
+    for (size_t i = 0; net_tls_versions[i]; i++)
+        json_write_text(w, span_text(net_tls_versions[i]));
+    json_write_array_end(w);
+}
+
+/* Only if the server has a certificate. */
+static void write_tls(struct json_writer *w, const struct net_tls *tls)
+{
+    struct net_tls_figures f;
+    if (!tls)
+        return;
+    net_tls_figures(tls, &f);
+    json_write_key(w, "tls");
+    json_write_object(w);
+    write_versions(w);
+    write_bool(w, "client_certificates", f.client_certificates);
+    write_time(w, "certificate_valid_from", (struct wall_time){f.not_before_s * 1000});
+    write_time(w, "certificate_expires_at", (struct wall_time){f.not_after_s * 1000});
+    write_uint(w, "reloads", f.reloads);
+    write_uint(w, "reloads_failed", f.reloads_failed);
+    json_write_object_end(w);
+}
+
 /* Only if the store is a server: how this node reaches it. */
 static void write_link(struct json_writer *w, const struct native *n)
 {
@@ -99,6 +127,7 @@ void server_handle(void *ctx, struct http_exchange *x)
     write_link(&w, n);
     write_store(&w, &f);
     write_memory(&w, n->config.budget);
+    write_tls(&w, n->config.tls);
     json_write_object_end(&w);
     answer_end(x, &w, 200);
 }

@@ -122,7 +122,7 @@ static void half_closed(void **state)
     struct client c;
     bs_rig_begin(&r, &c);
     bs_rig_send(&r, &c, "put 1 0 60 1\r\nx\r\nreserve\r\nreserve\r\nlist-tube-used\r\n");
-    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
+    client_shutdown(&c);
     client_until_eof(&r.broker.loop, &c);
     assert_string_equal(c.data,
                         "INSERTED 1\r\nRESERVED 1 1\r\nx\r\nTIMED_OUT\r\nUSING default\r\n");
@@ -275,7 +275,7 @@ static void drain(void **state)
     beanstalk_drain(r.api, 60000, count_cb, &r.drained);
     client_until_eof(&r.broker.loop, &rests);
     assert_int_equal(r.drained, 0); /* the other one waits for its job */
-    assert_int_equal(shutdown(waits.fd, SHUT_WR), 0);
+    client_shutdown(&waits);
     client_until_eof(&r.broker.loop, &waits);
     assert_string_equal(waits.data, "TIMED_OUT\r\n");
     BS_UNTIL(&r, r.drained == 1);
