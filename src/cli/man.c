@@ -173,6 +173,8 @@ static const struct {
     {"ENVIRONMENT",
      {{"HOLDFAST_CONFIG", "the configuration file if --config is not given"},
       {"HOLDFAST_SERVER", "the server that client commands connect to"},
+      {"HOLDFAST_CACERT, HOLDFAST_CLIENT_CERT, HOLDFAST_CLIENT_KEY",
+       "files for https:// if --cacert, --client-cert and --client-key are not given"},
       {"HOLDFAST_...", "every key of SETTINGS in capitals, with _ instead of the dot"},
       {"NOTIFY_SOCKET, WATCHDOG_USEC", "set by systemd for services of Type=notify"}}},
     {"FILES",

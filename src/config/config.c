@@ -120,8 +120,9 @@ static const struct {
 
 /* Variables of Holdfast that are not settings, and those that Kubernetes sets for a service
  * named holdfast. */
-static const char *const no_settings[] = {"HOLDFAST_CONFIG", "HOLDFAST_SERVER", "HOLDFAST_PORT",
-                                          "HOLDFAST_PORT_*", "HOLDFAST_SERVICE_*"};
+static const char *const no_settings[] = {
+    "HOLDFAST_CONFIG",     "HOLDFAST_SERVER", "HOLDFAST_CACERT", "HOLDFAST_CLIENT_CERT",
+    "HOLDFAST_CLIENT_KEY", "HOLDFAST_PORT",   "HOLDFAST_PORT_*", "HOLDFAST_SERVICE_*"};
 
 static const char *env_get(const char *const *env, const char *name)
 {

@@ -79,7 +79,7 @@ check 'bench range' 2 2 '--connections is 0; it must be from 1 to' bench -c 0
 check 'bench by jobs or time' 2 2 'cannot be combined' bench --jobs 5 --duration 1s
 check 'bench sides' 2 2 'are for --mode mixed' bench --producers 5
 check 'bench unknown mode' 2 2 '--mode is .frob.; it must be one of enqueue\|cycle' bench --mode frob
-check 'bench without TLS' 2 2 'bench supports only plain http:// and unix:' bench -s https://127.0.0.1
+check 'bench without the authority' 2 2 '--cacert cannot be used' bench -s https://127.0.0.1 --cacert /no/such/file
 
 # ---- with a server -------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #include "cli/bench/bench.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -143,7 +144,10 @@ static int bench(struct client_session *s)
     if (status != CLIENT_DONE)
         return status;
     client_interrupt_hold();
-    return with_queue(&b);
+    (void)signal(SIGPIPE, SIG_IGN);
+    status = with_queue(&b);
+    bench_plan_done(&b.plan);
+    return status;
 }
 
 int bench_command(const struct command *cmd, const struct arguments *args)

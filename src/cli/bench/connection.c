@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/system/clock.h"
+#include "cli/bench/tls.h"
 #include "cli/bench/worker_impl.h"
 
 #define READ_BYTES ((size_t)64 << 10)
@@ -30,6 +31,9 @@ int bench_connection_open(struct bench_connection *c)
                             plan->host, strerror(errno));
     if (plan->address.ss_family != AF_UNIX)
         (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    int rc = plan->tls ? bench_tls_connect(plan->tls, c->fd, &c->tls, &c->worker->note) : 0;
+    if (rc < 0)
+        return rc;
     if (fcntl(c->fd, F_SETFL, O_NONBLOCK) < 0 || watch(c, EPOLL_CTL_ADD, false) < 0)
         return err_note_set(&c->worker->note, -ERR_IO, "cannot watch a connection: %s",
                             strerror(errno));
@@ -38,6 +42,8 @@ int bench_connection_open(struct bench_connection *c)
 
 void bench_connection_close(struct bench_connection *c)
 {
+    bench_tls_close(c->tls);
+    c->tls = NULL;
     if (c->fd >= 0)
         (void)close(c->fd);
     c->fd = -1;
@@ -60,10 +66,20 @@ static int lost(struct bench_connection *c, const char *why)
     return 0;
 }
 
+static ssize_t output(struct bench_connection *c, const char *at, size_t len)
+{
+    return c->tls ? bench_tls_send(c->tls, at, len) : send(c->fd, at, len, MSG_NOSIGNAL);
+}
+
+static ssize_t input(struct bench_connection *c, char *into, size_t len)
+{
+    return c->tls ? bench_tls_recv(c->tls, into, len) : recv(c->fd, into, len, 0);
+}
+
 int bench_connection_flush(struct bench_connection *c)
 {
     while (c->fd >= 0 && c->out_at < c->out.len) {
-        ssize_t n = send(c->fd, c->out.data + c->out_at, c->out.len - c->out_at, MSG_NOSIGNAL);
+        ssize_t n = output(c, c->out.data + c->out_at, c->out.len - c->out_at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -112,7 +128,7 @@ int bench_connection_read(struct bench_connection *c)
         if (rc < 0)
             return rc;
         size_t room = c->in.cap - c->in.len;
-        ssize_t n = recv(c->fd, c->in.data + c->in.len, room, 0);
+        ssize_t n = input(c, c->in.data + c->in.len, room);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -121,7 +137,8 @@ int bench_connection_read(struct bench_connection *c)
             return lost(c, n == 0 ? "the server closed it" : strerror(errno));
         c->in.len += (size_t)n;
         rc = answers_take(c);
-        if (rc < 0 || c->fd < 0 || (size_t)n < room)
+        /* A session may have more than the socket shows. */
+        if (rc < 0 || c->fd < 0 || (!c->tls && (size_t)n < room))
             return rc;
     }
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench/plan.h"
 
+#include "cli/bench/tls.h"
+
 #include <inttypes.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -204,8 +206,8 @@ static int server_find(const struct client *client, struct arena *arena, struct 
     int rc = client_address_of(client, arena, &a);
     if (rc < 0)
         return rc;
-    if (a.tls)
-        return err_note_set(note, -ERR_INVALID, "bench supports only plain http:// and unix:");
+    if (a.tls && (rc = bench_tls_new(client_endpoint(client), a.host, &p->tls, note)) < 0)
+        return rc;
     p->host = a.authority;
     p->prefix = a.prefix;
     return a.unix_path ? address_unix(&a, p, note) : address_tcp(&a, p, note);
@@ -233,10 +235,18 @@ int bench_plan_build(const struct arguments *args, const struct client *client, 
     if (arguments_has(args, "jobs") && arguments_has(args, "duration"))
         return err_note_set(note, -ERR_INVALID, "--jobs and --duration cannot be combined");
     if ((rc = sides_split(&p, n, note)) < 0 || (rc = queue_choose(args, arena, &p, note)) < 0 ||
-        (rc = server_find(client, arena, &p, note)) < 0)
+        (rc = server_find(client, arena, &p, note)) < 0) {
+        bench_plan_done(&p);
         return rc;
+    }
     if (p.threads > p.connections)
         p.threads = p.connections;
     *ret = p;
     return 0;
+}
+
+void bench_plan_done(struct bench_plan *p)
+{
+    bench_tls_free(p->tls);
+    p->tls = NULL;
 }

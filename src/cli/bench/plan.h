@@ -22,11 +22,14 @@ enum bench_kind {
     BENCH_KINDS
 };
 
+struct bench_tls;
+
 struct bench_plan {
     enum bench_mode mode;
-    const char *queue;  /* a name that needs no encoding */
-    const char *host;   /* for the Host header */
-    const char *prefix; /* before every path, "" or "/…" */
+    const char *queue;     /* a name that needs no encoding */
+    const char *host;      /* for the Host header */
+    struct bench_tls *tls; /* NULL = http:// or unix: */
+    const char *prefix;    /* before every path, "" or "/…" */
     struct sockaddr_storage address;
     socklen_t address_len;
     unsigned connections;
@@ -60,6 +63,7 @@ uint64_t bench_result_jobs(const struct bench_plan *plan, const struct bench_res
 uint64_t bench_result_requests(const struct bench_result *result);
 
 /* Reads the options. Texts are in the arena. -ERR_INVALID with a sentence, -ERR_IO if the
- * server's name cannot be resolved, -ERR_NOMEM. */
+ * server's name cannot be resolved, -ERR_NOMEM. Free it with bench_plan_done. */
 MUST_CHECK int bench_plan_build(const struct arguments *args, const struct client *client,
                                 struct arena *arena, struct bench_plan *ret, struct err_note *note);
+void bench_plan_done(struct bench_plan *p);

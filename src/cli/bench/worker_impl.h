@@ -40,8 +40,9 @@ struct bench_slot {
 struct bench_connection {
     struct bench_worker *worker;
     enum bench_role role;
-    int fd;          /* -1: lost */
-    bool wants_room; /* epoll watches for EPOLLOUT */
+    int fd;                        /* -1: lost */
+    struct bench_tls_session *tls; /* NULL = without */
+    bool wants_room;               /* epoll watches for EPOLLOUT */
     struct buf in, out;
     size_t in_at, out_at; /* what has been used up */
     struct bench_slot *slots;

@@ -54,15 +54,10 @@ void client_print_text(FILE *out, struct span text, size_t width)
 /* ---- the session ------------------------------------------------------------------------------
  */
 
-static const char *server_of(const struct arguments *args)
-{
-    const char *set = getenv("HOLDFAST_SERVER");
-    return arguments_text(args, "server", set && *set ? set : CLIENT_SERVER_DEFAULT);
-}
-
 static int session_open(struct client_session *s)
 {
-    int rc = client_open(server_of(s->args), &s->client, &s->note);
+    struct client_endpoint to = client_endpoint_of(s->args);
+    int rc = client_open(&to, &s->client, &s->note);
     if (rc < 0)
         return client_complain(rc == -ERR_INVALID ? CLIENT_USAGE : CLIENT_REFUSED, "%s",
                                s->note.text);

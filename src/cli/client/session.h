@@ -63,7 +63,7 @@ int client_no_memory(void);
 
 /* The options every client command has. */
 #define CLIENT_OPTIONS                                                                             \
-    {"server", 's', "URL", "the server: http://HOST:PORT, https://… or unix:/PATH", OPTION_TEXT},  \
+    CLIENT_ENDPOINT_OPTIONS,                                                                       \
     {                                                                                              \
         "json", 'j', NULL, "print the server's JSON, one line per reply", OPTION_FLAG              \
     }

@@ -11,7 +11,7 @@ void client_watch_open(struct client_watch *w, const struct client_session *s, b
     struct err_note note;
     *w = (struct client_watch){.looked_ns = clock_ns()};
     client_reply_init(&w->reply);
-    if (wanted && client_open(client_server(s->client), &w->client, &note) != 0)
+    if (wanted && client_open(client_endpoint(s->client), &w->client, &note) != 0)
         w->client = NULL;
 }
 

@@ -193,21 +193,31 @@ static int setting_read(struct config_reader *r, struct config_words *w, const y
 
 /* ---- one worker ---- */
 
+/* --server and the like, as one word. */
+static int endpoint_add(struct config_reader *r, struct config_words *w, const char *name)
+{
+    const char *value = r->args ? arguments_text(r->args, name, NULL) : NULL;
+    if (!value)
+        return 0;
+    size_t room = strlen(name) + strlen(value) + sizeof "--=";
+    char *word = arena_alloc(r->arena, room);
+    if (!word)
+        return -ERR_NOMEM;
+    snprintf(word, room, "--%s=%s", name, value);
+    w->entry.argv[w->entry.argc++] = word;
+    return 0;
+}
+
 /* Options besides --config come first, so that those of the worker take precedence. */
 static int shared_add(struct config_reader *r, struct config_words *w)
 {
-    const char *server = r->args ? arguments_text(r->args, "server", NULL) : NULL;
     w->entry.argv[w->entry.argc++] = (char *)"work";
     if (r->args && arguments_has(r->args, "json"))
         w->entry.argv[w->entry.argc++] = (char *)"--json";
-    if (!server)
-        return 0;
-    char *word = arena_alloc(r->arena, strlen(server) + strlen("--server=") + 1);
-    if (!word)
-        return -ERR_NOMEM;
-    snprintf(word, strlen(server) + strlen("--server=") + 1, "--server=%s", server);
-    w->entry.argv[w->entry.argc++] = word;
-    return 0;
+    int rc = 0;
+    for (size_t i = 0; i < CLIENT_ENDPOINT_OPTION_COUNT && rc == 0; i++)
+        rc = endpoint_add(r, w, client_endpoint_options[i].name);
+    return rc;
 }
 
 /* Checked like a command line, with the same messages. */

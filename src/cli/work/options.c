@@ -24,7 +24,7 @@
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 const struct option work_options[WORK_OPTION_COUNT] = {
-    {"server", 's', "URL", "the server: http://HOST:PORT, https://… or unix:/PATH", OPTION_TEXT},
+    CLIENT_ENDPOINT_OPTIONS,
     {"concurrency", 'n', "N", "number of jobs at once (1)", OPTION_NUMBER},
     {"url", 0, "URL", "send each job to this address instead of running a command", OPTION_TEXT},
     {"rate", 0, "N/DURATION", "start at most N jobs in this time: 10/s, 10/500ms, 100/1m",
@@ -230,9 +230,8 @@ static int files_check(struct work_plan *p, struct err_note *note)
 int work_plan_build(const struct arguments *args, struct arena *arena, struct work_plan *ret,
                     struct err_note *note)
 {
-    const char *set = getenv("HOLDFAST_SERVER");
     struct work_plan p = {
-        .server = arguments_text(args, "server", set && *set ? set : CLIENT_SERVER_DEFAULT),
+        .to = client_endpoint_of(args),
         .breaker = arguments_text(args, "breaker", NULL),
         .drain = strcmp(arguments_text(args, "stop", "finish"), "drain") == 0,
         .until_empty = arguments_has(args, "until_empty"),

@@ -8,16 +8,17 @@
 #include <sys/resource.h>
 
 #include "base/containers/arena.h"
+#include "cli/client/http/endpoint.h"
 #include "cli/work/targets/outcome.h"
 #include "config/options.h"
 #include "core/queues/policy.h"
 
-enum { WORK_OPTION_COUNT = 18 };
+enum { WORK_OPTION_COUNT = 21 };
 extern const struct option work_options[WORK_OPTION_COUNT];
 
 /* What one runner does. Texts are from the command line, or in the arena of work_plan_build. */
 struct work_plan {
-    const char *server;
+    struct client_endpoint to;
     const char *const *queues;
     size_t queue_count;
     char *const *command;   /* NULL-terminated; NULL with a URL */

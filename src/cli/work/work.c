@@ -17,7 +17,7 @@ static int beside_config(const struct arguments *args)
         return client_complain(EXIT_USAGE, "with --config, the file names the queues and commands");
     for (size_t i = 0; i < args->given_count; i++) {
         const char *given = args->given[i].option->name;
-        if (strcmp(given, "config") != 0 && strcmp(given, "server") != 0 &&
+        if (strcmp(given, "config") != 0 && !client_endpoint_option(given) &&
             strcmp(given, "json") != 0)
             return client_complain(EXIT_USAGE, "--%s must be set in the file of --config",
                                    option_name(args->given[i].option, name));

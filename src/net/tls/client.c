@@ -3,6 +3,7 @@
  * the handshake. */
 #include <arpa/inet.h>
 #include <openssl/x509v3.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -24,8 +25,8 @@ static size_t name_text(const GENERAL_NAME *g, char out[NAME_BYTES_MAX])
     if (!kind || !s)
         return 0;
     const unsigned char *at = ASN1_STRING_get0_data(s);
-    size_t len = (size_t)ASN1_STRING_length(s), begin = strlen(kind);
-    memcpy(out, kind, begin);
+    size_t len = (size_t)ASN1_STRING_length(s);
+    size_t begin = (size_t)snprintf(out, NAME_BYTES_MAX, "%s", kind);
     if (type == GEN_IPADD) {
         int family = len == 4 ? AF_INET : AF_INET6;
         bool good = (len == 4 || len == 16) && inet_ntop(family, at, out + begin, 64);

@@ -22,7 +22,7 @@ const char *const net_tls_versions[] = {"TLSv1.2", "TLSv1.3", NULL};
 const char *net_tls_result_name(enum net_tls_result r)
 {
     static const char *const words[NET_TLS_RESULTS] = {
-#define NET_TLS_WORD(name, word) [NET_TLS_##name] = word,
+#define NET_TLS_WORD(name, word) [NET_TLS_##name] = (word),
         NET_TLS_RESULT_TABLE(NET_TLS_WORD)
 #undef NET_TLS_WORD
     };

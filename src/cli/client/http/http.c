@@ -15,7 +15,8 @@
 
 struct client {
     CURL *curl;
-    char *server;    /* as given */
+    char *texts[4]; /* of `to` */
+    struct client_endpoint to;
     char *base;      /* scheme, host, port, path without the last slash */
     char *unix_path; /* NULL for TCP */
     bool local;      /* loopback or unix: no proxy */
@@ -63,9 +64,9 @@ static int base_from(struct client *c, CURLU *url, struct err_note *note)
     if (curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_URL, &whole, 0) != CURLUE_OK) {
-        rc = address_wrong(note, c->server, "names no host");
+        rc = address_wrong(note, c->to.server, "names no host");
     } else if (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0) {
-        rc = address_wrong(note, c->server, "has a scheme other than http and https");
+        rc = address_wrong(note, c->to.server, "has a scheme other than http and https");
     } else {
         size_t len = strlen(whole);
         while (len > 0 && whole[len - 1] == '/')
@@ -86,13 +87,13 @@ static int address_url(struct client *c, struct err_note *note)
     int rc;
     if (!url)
         return -ERR_NOMEM;
-    if (curl_url_set(url, CURLUPART_URL, c->server, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK)
-        rc = address_wrong(note, c->server, "cannot be read");
+    if (curl_url_set(url, CURLUPART_URL, c->to.server, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK)
+        rc = address_wrong(note, c->to.server, "cannot be read");
     else if (has_part(url, CURLUPART_USER) || has_part(url, CURLUPART_PASSWORD))
-        rc = address_wrong(note, c->server,
+        rc = address_wrong(note, c->to.server,
                            "has a user name or password in it, which is not supported");
     else if (has_part(url, CURLUPART_QUERY) || has_part(url, CURLUPART_FRAGMENT))
-        rc = address_wrong(note, c->server, "has a query or fragment");
+        rc = address_wrong(note, c->to.server, "has a query or fragment");
     else
         rc = base_from(c, url, note);
     curl_url_cleanup(url);
@@ -101,9 +102,9 @@ static int address_url(struct client *c, struct err_note *note)
 
 static int address_unix(struct client *c, struct err_note *note)
 {
-    const char *path = c->server + strlen("unix:");
+    const char *path = c->to.server + strlen("unix:");
     if (path[0] != '/')
-        return address_wrong(note, c->server, "needs an absolute path");
+        return address_wrong(note, c->to.server, "needs an absolute path");
     c->unix_path = mem_text(path, strlen(path));
     c->base = mem_text("http://localhost", strlen("http://localhost"));
     c->local = true;
@@ -164,16 +165,27 @@ int client_address_of(const struct client *c, struct arena *arena, struct client
     return rc;
 }
 
-int client_open(const char *server, struct client **ret, struct err_note *note)
+static int endpoint_copy(struct client *c, const struct client_endpoint *to)
+{
+    const char *const from[] = {to->server, to->cacert, to->cert, to->key};
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+        c->texts[i] = from[i] ? mem_text(from[i], strlen(from[i])) : NULL;
+        if (from[i] && !c->texts[i])
+            return -ERR_NOMEM;
+    }
+    c->to = (struct client_endpoint){c->texts[0], c->texts[1], c->texts[2], c->texts[3]};
+    return 0;
+}
+
+int client_open(const struct client_endpoint *to, struct client **ret, struct err_note *note)
 {
     struct client *c = mem_zalloc(sizeof *c);
     int rc = -ERR_NOMEM;
     if (!c || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         goto failed;
-    c->server = mem_text(server, strlen(server));
-    if (!c->server)
+    if (endpoint_copy(c, to) < 0)
         goto failed;
-    rc = strncmp(server, "unix:", 5) == 0 ? address_unix(c, note) : address_url(c, note);
+    rc = strncmp(to->server, "unix:", 5) == 0 ? address_unix(c, note) : address_url(c, note);
     if (rc < 0)
         goto failed;
     rc = -ERR_NOMEM;
@@ -193,7 +205,8 @@ void client_close(struct client *c)
         return;
     if (c->curl)
         curl_easy_cleanup(c->curl);
-    mem_free(c->server);
+    for (size_t i = 0; i < sizeof c->texts / sizeof *c->texts; i++)
+        mem_free(c->texts[i]);
     mem_free(c->base);
     mem_free(c->unix_path);
     mem_free(c);
@@ -201,7 +214,12 @@ void client_close(struct client *c)
 
 const char *client_server(const struct client *c)
 {
-    return c->server;
+    return c->to.server;
+}
+
+const struct client_endpoint *client_endpoint(const struct client *c)
+{
+    return &c->to;
 }
 
 /* ---- replies ----------------------------------------------------------------------------------
@@ -322,7 +340,56 @@ static int address_set(const struct client *c, CURL *curl, const char *url)
         SET(CURLOPT_UNIX_SOCKET_PATH, c->unix_path);
     if (c->local)
         SET(CURLOPT_PROXY, "");
+    if (c->to.cacert)
+        SET(CURLOPT_CAINFO, c->to.cacert);
+    if (c->to.cert)
+        SET(CURLOPT_SSLCERT, c->to.cert);
+    if (c->to.key)
+        SET(CURLOPT_SSLKEY, c->to.key);
+    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     return failed ? -ERR_NOMEM : 0;
+}
+
+/* What OpenSSL and libcurl say, in lower case as they do, and what the person should do. */
+static const struct {
+    const char *part, *why;
+} tls_mistakes[] = {
+    {"alert certificate expired", "the server refused the certificate of --client-cert, because it "
+                                  "has expired"},
+    {"certificate required", "the server requires a certificate of the client; give one with "
+                             "--client-cert and --client-key"},
+    {"alert bad certificate",
+     "the server refused the certificate of --client-cert, or requires one"},
+    {"alert unknown ca", "the server refused the certificate of --client-cert: it is not of an "
+                         "authority that the server accepts"},
+    {"alert handshake failure",
+     "the server requires a certificate of the client, or has no version "
+     "and cipher suite of TLS in common with it"},
+    {"certificate has expired", "the certificate of the server has expired; renew it there"},
+    {"not yet valid", "the certificate of the server is not valid yet; compare the clocks of both "
+                      "machines"},
+    {"subject name",
+     "the certificate of the server is for another name; connect with a name that is "
+     "in it, or issue one for this name"},
+    {"local issuer",
+     "the certificate of the server is of an unknown authority; give the authority's "
+     "certificate with --cacert FILE"},
+    {"self-signed",
+     "the certificate of the server is of an unknown authority; give the authority's "
+     "certificate with --cacert FILE"},
+    {"first certificate", "the certificate of the server is of an unknown authority; give the "
+                          "authority's certificate with --cacert FILE"},
+    {"wrong version number",
+     "this address of the server does not use TLS; write http:// instead of "
+     "https://"},
+};
+
+const char *client_curl_why(CURLcode code, const char *said)
+{
+    for (size_t i = 0; i < sizeof tls_mistakes / sizeof *tls_mistakes; i++)
+        if (strcasestr(said, tls_mistakes[i].part))
+            return tls_mistakes[i].why;
+    return said[0] ? said : curl_easy_strerror(code);
 }
 
 int client_curl_address(const struct client *c, CURL *curl, const char *path)
@@ -372,7 +439,7 @@ static int perform(struct transfer *t, struct err_note *note)
         curl_easy_getinfo(t->client->curl, CURLINFO_RESPONSE_CODE, &t->reply->status);
         if (code != CURLE_OK && t->error == 0)
             rc = err_note_set(note, -ERR_IO, "no reply from the server at %.200s: %s",
-                              t->client->server, said[0] ? said : curl_easy_strerror(code));
+                              t->client->to.server, client_curl_why(code, said));
     }
     curl_easy_setopt(t->client->curl, CURLOPT_ERRORBUFFER, NULL);
     curl_slist_free_all(headers);

@@ -4,8 +4,9 @@
  * The HTTP client of the commands: one server, one request after the other.
  *
  * The server is given as http://HOST:PORT, https://HOST:PORT or unix:/PATH. Redirects are not
- * followed, no other protocol is used, and no proxy is used for a server on this machine. The
- * functions block, so they are not for the server's loop. */
+ * followed, no other protocol is used, and no proxy is used for a server on this machine. With
+ * https:// the server's certificate is always verified. The functions block, so they are not for
+ * the server's loop. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,6 +16,7 @@
 #include "base/containers/arena.h"
 #include "base/err.h"
 #include "base/span.h"
+#include "cli/client/http/endpoint.h"
 
 #define CLIENT_SERVER_DEFAULT "http://127.0.0.1:8000"
 #define CLIENT_HEADERS_MAX 4
@@ -46,7 +48,8 @@ struct client_reply {
 
 /* Checks the address; does not connect yet. -ERR_INVALID with a sentence in note, -ERR_NOMEM.
  * The caller frees *ret with client_close. */
-MUST_CHECK int client_open(const char *server, struct client **ret, struct err_note *note);
+MUST_CHECK int client_open(const struct client_endpoint *to, struct client **ret,
+                           struct err_note *note);
 void client_close(struct client *c);
 /* Sends one request and waits for its answer, whatever its status is. ret must be initialized
  * with client_reply_init and is reused. -ERR_IO with a sentence: the server cannot be reached,
@@ -61,6 +64,8 @@ void client_reply_done(struct client_reply *r);
 struct span client_reply_header(const struct client_reply *r, const char *name);
 /* The address as the user gave it, for messages. */
 const char *client_server(const struct client *c);
+/* What it was opened with, as its own copy. */
+const struct client_endpoint *client_endpoint(const struct client *c);
 
 /* The parts of the address, for code that connects without libcurl. */
 struct client_address {

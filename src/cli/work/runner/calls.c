@@ -182,9 +182,7 @@ static void call_finish(struct call *c, CURLcode code)
         reply.content_type = type;
         reply.retry_after_ms = seconds > 0 && seconds < INT32_MAX ? seconds * 1000 : 0;
     } else {
-        reply.error = c->too_long   ? "the reply is too long"
-                      : c->error[0] ? c->error
-                                    : curl_easy_strerror(code);
+        reply.error = c->too_long ? "the reply is too long" : client_curl_why(code, c->error);
     }
     /* The connection is free before the callback, which may send the next request on it. */
     curl_multi_remove_handle(c->owner->multi, c->curl);

@@ -79,7 +79,7 @@ static void failure_back_off(struct runner *r, const struct call_reply *reply)
         ms = (uint64_t)reply->retry_after_ms;
     if (ms > RETRY_AFTER_MS_MAX)
         ms = RETRY_AFTER_MS_MAX;
-    log_event(&r->log.log, LOG_WARN, "claim_failed", LOG_TEXT("server", r->plan->server),
+    log_event(&r->log.log, LOG_WARN, "claim_failed", LOG_TEXT("server", r->plan->to.server),
               LOG_INT("status", reply->status), LOG_SPAN("reason", runner_why(r, reply)),
               LOG_INT("retry_ms", ms));
     claimer_pause(r, ms);
@@ -102,13 +102,13 @@ static size_t jobs_take(struct runner *r, struct span body)
 static void claimed(struct runner *r, struct span body)
 {
     if (json_check_deep(body, NULL, NULL) < 0) {
-        work_log_line(&r->log, LOG_ERROR, "claim_not_json", LOG_TEXT("server", r->plan->server));
+        work_log_line(&r->log, LOG_ERROR, "claim_not_json", LOG_TEXT("server", r->plan->to.server));
         runner_finish(r, WORK_UNREACHABLE);
         return;
     }
     size_t count = jobs_take(r, body);
     if (r->claim_failures > 0)
-        work_log_line(&r->log, LOG_INFO, "server_back", LOG_TEXT("server", r->plan->server));
+        work_log_line(&r->log, LOG_INFO, "server_back", LOG_TEXT("server", r->plan->to.server));
     r->claim_failures = 0;
     r->claimed += count;
     r->permit = count == 0 && r->permit && r->probe; /* a probe is kept for a job */
@@ -134,7 +134,7 @@ static void claim_cb(void *ctx, const struct call_reply *reply)
     if (reply->status == 200) {
         claimed(r, reply->body);
     } else if (reply->status == 0 && first && (r->plan->once || r->plan->until_empty)) {
-        work_log_line(&r->log, LOG_ERROR, "no_server", LOG_TEXT("server", r->plan->server),
+        work_log_line(&r->log, LOG_ERROR, "no_server", LOG_TEXT("server", r->plan->to.server),
                       LOG_SPAN("reason", runner_why(r, reply)));
         runner_finish(r, WORK_UNREACHABLE);
     } else if (runner_unanswered(reply)) {

@@ -289,7 +289,8 @@ static void work(struct runner *r)
     work_log_line(&r->log, LOG_INFO, "started", LOG_TEXT("worker", r->plan->name),
                   LOG_TEXT("queues", queues_text(r)),
                   LOG_TEXT("target", r->plan->url ? url_shown(r) : r->plan->command[0]),
-                  LOG_TEXT("server", r->plan->server), LOG_INT("concurrency", r->plan->concurrency),
+                  LOG_TEXT("server", r->plan->to.server),
+                  LOG_INT("concurrency", r->plan->concurrency),
                   LOG_TEXT("version", version_number()));
     claimer_open(r);
     leases_heartbeat(r);
@@ -341,7 +342,7 @@ int runner_run(const struct work_plan *plan)
     arena_init(&r->scratch);
     work_log_open(&r->log, plan->json, plan->until_empty);
     (void)signal(SIGPIPE, SIG_IGN);
-    int rc = client_open(plan->server, &r->server, &note);
+    int rc = client_open(&plan->to, &r->server, &note);
     if (rc < 0) {
         fprintf(stderr, "holdfast: %s\n", note.text);
         r->status = rc == -ERR_INVALID ? EXIT_USAGE : WORK_GAVE_UP;

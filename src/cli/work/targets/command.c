@@ -280,7 +280,7 @@ int command_start(uv_loop_t *loop, const struct work_plan *plan, struct work_job
     struct pipe_ends ends;
     char **environment;
     struct command_run *c = mem_alloc(sizeof *c);
-    if (!c || environment_of(job, plan->server, environ, &environment) < 0) {
+    if (!c || environment_of(job, &plan->to, environ, &environment) < 0) {
         mem_free(c);
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     }

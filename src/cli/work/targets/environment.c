@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 
-#define VARIABLES_MAX 13 /* of a job, besides its headers */
+#define VARIABLES_MAX 14 /* of a job, besides its headers */
 
 struct env_list {
     struct work_job *job;
@@ -88,7 +88,8 @@ static void headers_set(struct env_list *l)
     }
 }
 
-int environment_of(struct work_job *job, const char *server, char *const *inherited, char ***ret)
+int environment_of(struct work_job *job, const struct client_endpoint *to, char *const *inherited,
+                   char ***ret)
 {
     struct env_list l = {.job = job};
     size_t room = VARIABLES_MAX + job->header_count + 1;
@@ -102,7 +103,9 @@ int environment_of(struct work_job *job, const char *server, char *const *inheri
             l.items[l.count++] = *at;
     }
     /* The address is not secret, and useful to a command that enqueues. */
-    set_span(&l, "HOLDFAST_SERVER", span_text(server));
+    set_span(&l, "HOLDFAST_SERVER", span_text(to->server));
+    if (to->cacert)
+        set_span(&l, "HOLDFAST_CACERT", span_text(to->cacert));
     set_span(&l, "HOLDFAST_ID", span_text(job->id));
     set_span(&l, "HOLDFAST_QUEUE", span_text(job->queue));
     set_span(&l, "HOLDFAST_KIND", span_text(job->kind));

@@ -88,9 +88,13 @@ static void environments_have_the_job(void **state)
     char **list;
     (void)state;
     assert_int_equal(work_job_read(span_text(claimed), &j), 0);
-    assert_int_equal(environment_of(&j, "http://s", inherited, &list), 0);
+    const struct client_endpoint to = {
+        .server = "http://s", .cacert = "/ca.pem", .key = "/key.pem"};
+    assert_int_equal(environment_of(&j, &to, inherited, &list), 0);
     assert_string_equal(value_of(list, "PATH"), "/bin");
     assert_string_equal(value_of(list, "HOLDFAST_SERVER"), "http://s");
+    assert_string_equal(value_of(list, "HOLDFAST_CACERT"), "/ca.pem");
+    assert_null(value_of(list, "HOLDFAST_CLIENT_KEY"));
     assert_string_equal(value_of(list, "HOLDFAST_ID"), "01A");
     assert_string_equal(value_of(list, "HOLDFAST_KIND"), "letter");
     assert_string_equal(value_of(list, "HOLDFAST_ATTEMPT"), "2");

@@ -37,7 +37,7 @@ static void addresses_are_checked(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct client *client = NULL;
         struct err_note note = {""};
-        int rc = client_open(cases[i].server, &client, &note);
+        int rc = client_open(&(struct client_endpoint){.server = cases[i].server}, &client, &note);
         assert_int_equal(rc, cases[i].complaint ? -ERR_INVALID : 0);
         if (cases[i].complaint)
             assert_non_null(strstr(note.text, cases[i].complaint));
@@ -62,7 +62,8 @@ static void addresses_have_parts(void **state)
         struct client_address a;
         struct arena arena;
         arena_init(&arena);
-        assert_int_equal(client_open(cases[i].server, &client, NULL), 0);
+        assert_int_equal(
+            client_open(&(struct client_endpoint){.server = cases[i].server}, &client, NULL), 0);
         assert_int_equal(client_address_of(client, &arena, &a), 0);
         assert_string_equal(a.host, cases[i].host);
         assert_string_equal(a.port, cases[i].port);
@@ -117,7 +118,7 @@ static int setup(void **state)
     canned_start(&w->server, NULL, answer, w);
     client_reply_init(&w->reply);
     *state = w;
-    return client_open(w->server.url, &w->client, &w->note);
+    return client_open(&(struct client_endpoint){.server = w->server.url}, &w->client, &w->note);
 }
 
 static int teardown(void **state)
@@ -252,7 +253,9 @@ static void a_unix_socket_is_a_server(void **state)
     snprintf(path, sizeof path, "%s/sock", dir);
     canned_start(&other.server, path, answer, &other);
     client_reply_init(&other.reply);
-    assert_int_equal(client_open(other.server.url, &other.client, &other.note), 0);
+    assert_int_equal(client_open(&(struct client_endpoint){.server = other.server.url},
+                                 &other.client, &other.note),
+                     0);
     assert_int_equal(ask(&other, (struct client_request){.path = "/x"}), 0);
     assert_non_null(strstr(other.seen, "\r\nHost: localhost\r\n"));
     assert_int_equal(w->requests, 0);
@@ -276,7 +279,8 @@ static void a_server_that_does_not_listen_is_reported(void **state)
     struct client_reply reply;
     struct err_note note = {""};
     client_reply_init(&reply);
-    assert_int_equal(client_open("http://127.0.0.1:1", &client, &note), 0);
+    assert_int_equal(
+        client_open(&(struct client_endpoint){.server = "http://127.0.0.1:1"}, &client, &note), 0);
     struct client_request request = {.method = "GET", .path = "/"};
     assert_int_equal(client_call(client, &request, &reply, &note), -ERR_IO);
     assert_non_null(strstr(note.text, "http://127.0.0.1:1"));
