@@ -144,6 +144,27 @@ static void rate_of_groups(struct env *e)
     EXPECT_INT(got(e, 6), 2);
 }
 
+/* Another order of the jobs gives no tokens. */
+static void a_change_keeps_the_tokens(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    p.claim_rate = (struct rate_limit){RATE_GROUP, 1, 1000};
+    make(e, p);
+    for (int i = 0; i < 6; i++)
+        put_grouped(e, "q", i % 2 ? "a" : "b");
+    EXPECT_INT(got(e, 6), 2);
+    p.ageing_ms = 1000;
+    make(e, p);
+    settle_due(e);
+    EXPECT_INT(got(e, 6), 0);
+    p.fair = FAIR_GROUP;
+    make(e, p);
+    settle_due(e);
+    EXPECT_INT(got(e, 6), 0);
+    advance(e, 1000);
+    EXPECT_INT(got(e, 6), 2);
+}
+
 static void groups_take_turns(struct env *e)
 {
     struct queue_policy p = test_policy();
@@ -272,6 +293,8 @@ static const struct conform_case cases[] = {
          NEEDS_LIMITS),
     CASE("HF-9 claim_rate of a queue", rate_of_a_queue, EXACT, NULL, NEEDS_LIMITS),
     CASE("HF-9 claim_rate of groups", rate_of_groups, EXACT, NULL, NEEDS_LIMITS),
+    CASE("HF-9 a change of the order gives no tokens", a_change_keeps_the_tokens, EXACT, NULL,
+         NEEDS_LIMITS),
     CASE("HF-29 groups take turns", groups_take_turns, EXACT, NULL, NEEDS_LIMITS),
     CASE("HF-29 age raises a job", age_raises_jobs, EXACT, NULL, NEEDS_LIMITS),
     CASE("HF-28 claims by id stay within the limits", by_id, EXACT, NULL, NEEDS_LIMITS),

@@ -185,7 +185,7 @@ void model_limits_change(struct model *m, uint32_t queue, const struct queue_pol
             continue;
         if (reorders)
             g->round = q->round + 1;
-        if (reorders || other_rate)
+        if (other_rate)
             g->full_us = 0;
     }
 }

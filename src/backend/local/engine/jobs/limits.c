@@ -241,8 +241,10 @@ int limits_prepare(struct engine *e, struct queue *q, const struct queue_policy 
             return -ERR_NOMEM;
         q->flow->grouped = claim_grouped(&q->policy);
     }
-    bool merges = q->flow && reorders(q, to) && q->flow->inbox.len > 0;
-    return merges ? heap_reserve(&q->flow->inbox, q->ready.len) : 0;
+    if (!q->flow || !reorders(q, to))
+        return 0;
+    int err = lines_reserve(e, q);
+    return err || q->flow->inbox.len == 0 ? err : heap_reserve(&q->flow->inbox, q->ready.len);
 }
 
 static bool same_rate(const struct rate_limit *a, const struct rate_limit *b)

@@ -101,7 +101,9 @@ void lines_due(struct engine *e, struct queue *q);
 void lines_recount(struct engine *e, struct queue *q, uint32_t line); /* its ready jobs changed */
 void lines_look_all(struct engine *e, struct queue *q);
 void lines_purged(struct engine *e, struct queue *q); /* no job of them is ready any more */
-void lines_retire(struct engine *e, struct queue *q); /* all become old */
+/* Room for lines_retire, which makes all of them old; their buckets go on. */
+int lines_reserve(struct engine *e, const struct queue *q);
+void lines_retire(struct engine *e, struct queue *q);
 void lines_end_all(struct engine *e, struct queue *q);
 void line_end(struct engine *e, struct queue *q, uint32_t line);
 void lines_moved(void *engine, struct heap_entry entry, size_t index);

@@ -49,13 +49,10 @@ static void unlink_line(struct engine *e, uint32_t *first, const struct line *l)
         line_at(e, l->next)->prev = l->prev;
 }
 
-/* A line keeps its group, whose bucket outlives its jobs. */
-uint32_t line_make(struct engine *e, struct queue *q, const struct live *l)
+/* A line keeps its group, whose bucket outlives its jobs. 0 = no memory. */
+static uint32_t line_new(struct engine *e, struct queue *q, uint32_t group)
 {
-    uint32_t group = more_of(e, l).group, handle = line_of(e, q, l);
-    if (handle)
-        return handle;
-    handle = slab_take(&e->lines);
+    uint32_t handle = slab_take(&e->lines);
     if (!handle)
         return 0;
     struct line *line = line_at(e, handle);
@@ -71,6 +68,12 @@ uint32_t line_make(struct engine *e, struct queue *q, const struct live *l)
     link_line(e, &q->flow->first, handle);
     q->flow->line_count++;
     return handle;
+}
+
+uint32_t line_make(struct engine *e, struct queue *q, const struct live *l)
+{
+    uint32_t handle = line_of(e, q, l);
+    return handle ? handle : line_new(e, q, more_of(e, l).group);
 }
 
 void lines_moved(void *engine, struct heap_entry entry, size_t index)
@@ -253,13 +256,31 @@ void lines_purged(struct engine *e, struct queue *q)
         line_end(e, q, q->flow->old_first);
 }
 
+/* The order ends, but not what the groups have taken of the rate. */
+static void keep_bucket(struct engine *e, struct queue *q, const struct line *old)
+{
+    if (old->full_us <= e->ops.rate_now_us)
+        return;
+    uint32_t handle = line_new(e, q, old->group);
+    CHECK(handle); /* lines_reserve */
+    line_at(e, handle)->full_us = old->full_us;
+    line_look(e, q, handle);
+}
+
+int lines_reserve(struct engine *e, const struct queue *q)
+{
+    return slab_reserve(&e->lines, q->flow->line_count);
+}
+
 void lines_retire(struct engine *e, struct queue *q)
 {
-    while (q->flow->first) {
-        uint32_t handle = q->flow->first;
-        line_leave(e, q, handle);
-        line_at(e, handle)->old = true;
-        link_line(e, &q->flow->old_first, handle);
+    uint32_t next;
+    for (uint32_t at = q->flow->first; at; at = next) {
+        next = line_at(e, at)->next;
+        line_leave(e, q, at);
+        line_at(e, at)->old = true;
+        link_line(e, &q->flow->old_first, at);
+        keep_bucket(e, q, line_at(e, at));
     }
 }
 
