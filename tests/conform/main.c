@@ -92,6 +92,7 @@ static const struct conform_topic *const topics[] = {
     &topic_refuse_alerts,
     &topic_refuse_schedules,
     &topic_limits,
+    &topic_fair,
     &topic_dependencies,
 };
 
