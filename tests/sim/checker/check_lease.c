@@ -146,7 +146,7 @@ static void claim_silently(struct checker *c)
         else if (k->lease.cancel == CANCEL_SURE)
             k->lease.cancel = CANCEL_MAYBE;
         k->can |= CAN(STATE_RUNNING);
-        k->hidden = true;
+        k->hidden = k->lease.followed = true;
         k->lease.counted = false;
     }
 }

@@ -80,7 +80,7 @@ static size_t progress_from(const struct checker *c, uint64_t seq, const struct 
  * lease that is. */
 static size_t progress_due(const struct checker *c, const struct know *k)
 {
-    for (size_t i = c->at; !k->hidden && i-- > 0;) {
+    for (size_t i = c->at; !k->hidden && !k->lease.followed && i-- > 0;) {
         const struct hist_entry *e = &c->h->entries[i];
         if (about(e, OP_PROGRESS, k->seq) && confirmed(e) && !e->op.lease.any_token &&
             token_equal(e->op.lease.token, k->lease.token))

@@ -27,8 +27,9 @@ struct know_lease {
     int64_t end_min; /* mono; it cannot have run out before */
     uint64_t nonce;
     bool bound;
-    bool unheld;  /* its claim had no reply: the server may give it back, uncounted, at any time */
-    bool counted; /* that it ran out is already in the upper bounds */
+    bool unheld;   /* its claim had no reply: the server may give it back, uncounted, at any time */
+    bool counted;  /* that it ran out is already in the upper bounds */
+    bool followed; /* by a claim that had no reply, perhaps */
     /* What limits it besides: see struct lease_limits. */
     enum { CANCEL_NONE, CANCEL_MAYBE, CANCEL_SURE } cancel; /* requested */
     bool timed;                                             /* it may have a timeout */
