@@ -111,10 +111,13 @@ static void draw_keepers(struct plan *p, uint64_t seed)
     struct random r;
     random_seed(&r, seed * 6364136223846793005 + 31);
     bool any = random_chance(&r, KEEPER_PERCENT);
-    for (int f = FEATURE_KEEPERS; any && f < FEATURE_COUNT; f++)
+    for (int f = FEATURE_KEEPERS; any && f < FEATURE_KEEPERS_MORE; f++)
         if (random_chance(&r, features[f].percent))
             p->features |= UINT64_C(1) << f;
     p->keepers = p->features >> FEATURE_KEEPERS ? (unsigned)random_between(&r, 2, 5) : 0;
+    for (int f = FEATURE_KEEPERS_MORE; p->keepers && f < FEATURE_COUNT; f++)
+        if (random_chance(&r, features[f].percent))
+            p->features |= UINT64_C(1) << f;
     p->calls += p->keepers * 30;
 }
 

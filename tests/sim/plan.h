@@ -80,7 +80,9 @@
     X(ALERTS, 60)                                                                                  \
     X(RATES, 25)                                                                                   \
     X(WILD, 40)                                                                                    \
-    X(DEPENDENCIES, 50)
+    X(DEPENDENCIES, 50)                                                                            \
+    X(LIMITS, 50)                                                                                  \
+    X(BATCHES, 50)
 #define KEEPER_PERCENT 50
 
 enum feature {
@@ -88,7 +90,8 @@ enum feature {
     FEATURE_TABLE(FEATURE_ENUM) KEEPER_TABLE(FEATURE_ENUM)
 #undef FEATURE_ENUM
         FEATURE_COUNT,
-    FEATURE_KEEPERS = FEATURE_COMMITS, /* the first of theirs */
+    FEATURE_KEEPERS = FEATURE_COMMITS,     /* the first of theirs */
+    FEATURE_KEEPERS_MORE = FEATURE_LIMITS, /* the first that is drawn after all others */
 };
 
 #define PLAN_QUEUES 5

@@ -42,6 +42,11 @@ static const struct planted {
     {0, 0, REC_KV_SET, "an ack is not in the frame of what it hands off"},
     {DEFECT_CHILD_EARLY, 0, 0, "a blocked job starts when one parent is left"},
     {DEFECT_CHILD_TWICE, 0, 0, "a dependent that has started is made ready again"},
+    {DEFECT_SLOT_OVER, 0, 0, "a queue runs one job more than its limit"},
+    {DEFECT_SLOT_LEAKS, 0, 0, "a slot is not free again after an ack"},
+    {DEFECT_RATE_FREE, 0, 0, "a claim takes no token of its queue's rate"},
+    {DEFECT_UNFAIR, 0, 0, "the group that is served keeps its turn"},
+    {DEFECT_AGE_LOST, 0, 0, "groups are served by priority, whatever the age of their jobs"},
     {0, 0, REC_JOB_NEW, "a commit's job is not in the frame of its keys"},
     {0, 0, REC_KV_FROM_JOB, "the key that a dead job leaves is not in the frame of its death"},
     {0, 0, REC_SCHEDULE_FIRED, "a schedule's step is not in the frame of the job it made"},
@@ -55,14 +60,16 @@ static const struct planted {
 };
 #define DEFECTS (sizeof(defects) / sizeof(defects[0]))
 
-/* Those that the model finds: the histories of the world have no queues with limits. */
+/* Those that the model must find, too. */
 static const struct {
     unsigned engine;
     const char *name;
 } limit_defects[] = {
     {DEFECT_SLOT_OVER, "a queue runs one job more than its limit"},
     {DEFECT_SLOT_LEAKS, "a slot is not free again after an ack"},
+    {DEFECT_RATE_FREE, "a claim takes no token of its queue's rate"},
     {DEFECT_UNFAIR, "the group that is served keeps its turn"},
+    {DEFECT_AGE_LOST, "groups are served by priority, whatever the age of their jobs"},
 };
 
 static void limit_cases(selftest_fn *fn, void *ctx)

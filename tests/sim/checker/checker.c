@@ -54,14 +54,15 @@
 #include "sim/checker/know.h"
 
 static const char *const check_names[CHECK_COUNT] = {
-    [CHECK_NONE] = "none",     [CHECK_C1] = "C1",           [CHECK_C2] = "C2",
-    [CHECK_C3] = "C3",         [CHECK_C4] = "C4",           [CHECK_C5] = "C5",
-    [CHECK_C6] = "C6",         [CHECK_C7] = "C7",           [CHECK_C8] = "C8",
-    [CHECK_C9] = "C9",         [CHECK_C10] = "C10",         [CHECK_C11] = "C11",
-    [CHECK_C12] = "C12",       [CHECK_C13] = "C13",         [CHECK_C14] = "C14",
-    [CHECK_C19] = "C19",       [CHECK_C20] = "C20",         [CHECK_VERIFY] = "verify",
-    [CHECK_REPLAY] = "replay", [CHECK_MODEL] = "model",     [CHECK_MEMORY] = "memory",
-    [CHECK_DRIVER] = "driver", [CHECK_JOURNAL] = "journal", [CHECK_DIED] = "assertion",
+    [CHECK_NONE] = "none",       [CHECK_C1] = "C1",          [CHECK_C2] = "C2",
+    [CHECK_C3] = "C3",           [CHECK_C4] = "C4",          [CHECK_C5] = "C5",
+    [CHECK_C6] = "C6",           [CHECK_C7] = "C7",          [CHECK_C8] = "C8",
+    [CHECK_C9] = "C9",           [CHECK_C10] = "C10",        [CHECK_C11] = "C11",
+    [CHECK_C12] = "C12",         [CHECK_C13] = "C13",        [CHECK_C14] = "C14",
+    [CHECK_C19] = "C19",         [CHECK_C20] = "C20",        [CHECK_C21] = "C21",
+    [CHECK_C22] = "C22",         [CHECK_VERIFY] = "verify",  [CHECK_REPLAY] = "replay",
+    [CHECK_MODEL] = "model",     [CHECK_MEMORY] = "memory",  [CHECK_DRIVER] = "driver",
+    [CHECK_JOURNAL] = "journal", [CHECK_DIED] = "assertion",
 };
 
 const char *check_name(enum check c)

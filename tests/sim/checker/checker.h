@@ -25,6 +25,8 @@ enum check {
     CHECK_C14, /* a notice is there exactly if what it tells of happened, until it is delivered */
     CHECK_C19, /* a job is done exactly if what it handed off is there */
     CHECK_C20, /* a job starts after those on which it depends have ended as declared, and once */
+    CHECK_C21, /* no more jobs run, or start within a window, than the limits of a queue allow */
+    CHECK_C22, /* groups take turns, and no job starts before one that is older for its priority */
     /* Not from the history, but from the machine around it: */
     CHECK_VERIFY,  /* engine_verify found something */
     CHECK_REPLAY,  /* recovered state differs from the state that lived */

@@ -131,6 +131,7 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
             .lease_ms = v->lease_ms,
             .limits = v->limits,
             .holder = v->holder.seq,
+            .group = pool_span(&h->pool, v->extra.group),
             .has_body = v->has_body,
             .payload = v->has_body ? pool_span(&h->pool, v->payload) : (struct span){NULL, 0},
             .progress = pool_span(&h->pool, v->progress),

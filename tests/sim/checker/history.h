@@ -38,7 +38,7 @@ struct hist_job {
     struct lease_limits limits;
     uint64_t holder; /* the job that holds its lease; 0 = none */
     bool has_body;
-    struct span payload, attributes, label;
+    struct span group, payload, attributes, label;
     struct span progress, log; /* of a get that asked for them */
 };
 

@@ -131,6 +131,8 @@ void keeps_check(const struct history *h, struct violation *ret)
     keeps_notices(&k);
     keeps_items(&k);
     keeps_dependencies(&k);
+    keeps_limits(&k);
+    keeps_turns(&k);
     if (k.drained < h->count) { /* else something else went wrong before */
         keeps_keys(&k);
         keeps_handoffs(&k);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of what keepers (keeper.h) saw: C11 … C14, C19, C20, and what C1, C3, C6 and C10 mean
+/* The checks of what keepers (keeper.h) saw: C11 … C14, C19 … C22, and what C1, C3, C6 and C10 mean
  * for their jobs.
  *
  * Their queues keep everything, so the last reads show whatever became durable. A request that was
@@ -23,7 +23,14 @@
  *      next jobs of one ack
  *  C20 a job that starts before those on which it       whether a parent's end was durable
  *      depends have ended as declared, or again after   when the job started
- *      its end; a rule that was not followed */
+ *      its end; a rule that was not followed; a part
+ *      of a batch
+ *  C21 a start beyond max_running or                    leases whose end was requested, even if the
+ *      max_running_per_group, counted by leases that    request had no effect; a slot that is lost
+ *      surely live, or beyond claim_rate                (C10: the jobs do not end)
+ *  C22 a group that waits for more than two jobs of     the order of jobs that were retried or
+ *      another one; a job that waits while one          delayed, and order under limits of groups
+ *      starts that is younger for its priority */
 #pragma once
 
 #include "sim/checker/checker.h"
@@ -61,3 +68,5 @@ void keeps_items(struct keeps *k);        /* keeps_items.c: C13 */
 void keeps_notices(struct keeps *k);      /* keeps_notices.c: C14 */
 void keeps_handoffs(struct keeps *k);     /* keeps_handoffs.c: C19 */
 void keeps_dependencies(struct keeps *k); /* keeps_dependencies.c: C20 */
+void keeps_limits(struct keeps *k);       /* keeps_limits.c: C21 */
+void keeps_turns(struct keeps *k);        /* keeps_turns.c: C22 */

@@ -136,7 +136,7 @@ static void check_value(struct keeps *k, size_t at, const struct hist_kv *kv)
          i++) {
         const struct hist_entry *e = &k->h->entries[i];
         const struct op_kv_commit *c = e->kind == HIST_OP ? op_commit(&e->op) : NULL;
-        if (!c || keeps_refused(e))
+        if (!c || c->jobs_alone || keeps_refused(e))
             continue;
         bool same = span_equal(c->sets[0].value, kv->value);
         if (keeps_ok(e, OP_KV_COMMIT) && e->reply.version == kv->version) {
@@ -208,7 +208,8 @@ static void check_label(struct keeps *k, const struct hist_job *j)
 void keeps_keys(struct keeps *k)
 {
     for (size_t i = 0; i < k->drained; i++)
-        if (k->h->entries[i].kind == HIST_OP && k->h->entries[i].op.kind == OP_KV_COMMIT)
+        if (k->h->entries[i].kind == HIST_OP && k->h->entries[i].op.kind == OP_KV_COMMIT &&
+            !k->h->entries[i].op.kv_commit.jobs_alone)
             check_commit(k, i);
     for (uint32_t i = 0; i < KEEPER_SHARED; i++)
         check_shared(k, i);

@@ -443,4 +443,6 @@ void selftest_run(selftest_fn *fn, void *ctx)
         run_case(&cases[i], fn, ctx);
     for (size_t i = 0; i < scene_keeper_case_count; i++)
         run_case(&scene_keeper_cases[i], fn, ctx);
+    for (size_t i = 0; i < scene_flow_case_count; i++)
+        run_case(&scene_flow_cases[i], fn, ctx);
 }

@@ -29,6 +29,9 @@ void scene_answer(struct scene *s, struct hist_entry *e, struct reply r);
 /* The process dies, without its last records, and is back. */
 void scene_crash(struct scene *s, uint64_t lost_records);
 
-/* selftest_keeps.c: C11 … C14 */
+/* selftest_keeps.c: C11 … C14, C19, C20 */
 extern const struct scene_case scene_keeper_cases[];
 extern const size_t scene_keeper_case_count;
+/* selftest_flow.c: batches, limits, turns: C20 … C22 */
+extern const struct scene_case scene_flow_cases[];
+extern const size_t scene_flow_case_count;

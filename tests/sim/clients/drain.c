@@ -52,7 +52,7 @@ static void resume_queues(struct world *w)
 {
     for (unsigned i = 0; i < w->plan.queues; i++)
         ask(w, &(struct op){.kind = OP_PAUSE, .queue = {.name = w->queues[i]}});
-    for (unsigned i = 0; w->plan.keepers && i < KEEPER_QUEUES; i++)
+    for (unsigned i = 0; w->plan.keepers && i < w->keeper.queue_count; i++)
         drain_ask(w, &(struct op){.kind = OP_PAUSE, .queue = {.name = w->keeper.queues[i]}}, true);
     drain_settle(w);
 }
@@ -73,7 +73,7 @@ static void claim_all(struct world *w)
 {
     for (unsigned i = 0; i < w->plan.queues; i++)
         claim_queue(w, &w->queues[i], false);
-    for (unsigned i = 0; w->plan.keepers && i < KEEPER_QUEUES; i++)
+    for (unsigned i = 0; w->plan.keepers && i < w->keeper.queue_count; i++)
         claim_queue(w, &w->keeper.queues[i], true);
 }
 

@@ -38,13 +38,18 @@ static void queue_policy(struct world *w, enum keeper_queue queue, struct queue_
         p->capacity = (uint64_t)between(w, 1, 4);
     if (queue == KEEPER_RATED)
         p->enqueue_rate = (struct rate_limit){.count = KEEPER_RATE, .window_ms = KEEPER_RATE_MS};
+    if (queue == KEEPER_LIMITED) {
+        keeper_limits_draw(w, p);
+        w->keeper.limits = *p;
+    }
 }
 
 static void make_queues(struct world *w)
 {
-    static const char *const names[KEEPER_QUEUES] = {"x-kv",   "x-fired", "x-items",
-                                                     "x-jobs", "x-rated", "x-children"};
-    for (int i = 0; i < KEEPER_QUEUES; i++) {
+    static const char *const names[KEEPER_QUEUES_MAX] = {
+        "x-kv", "x-fired", "x-items", "x-jobs", "x-rated", "x-children", "x-limited"};
+    w->keeper.queue_count = has(&w->plan, FEATURE_LIMITS) ? KEEPER_QUEUES_MAX : KEEPER_QUEUES;
+    for (unsigned i = 0; i < w->keeper.queue_count; i++) {
         struct queue_policy *p = pool_alloc(&w->pool, sizeof(*p));
         queue_policy(w, (enum keeper_queue)i, p);
         w->keeper.queues[i] = span_text(names[i]);
@@ -341,7 +346,8 @@ void keeper_act(struct world *w, uint32_t client)
         {FEATURE_COMMITS, 10, commit_or_read},     {FEATURE_SCHEDULES, 8, fire_some},
         {FEATURE_TRIGGERS, 10, trigger_some},      {FEATURE_ALERTS, 8, keeper_notify},
         {FEATURE_RATES, 4, enqueue_rated},         {FEATURE_WILD, 12, keeper_wild},
-        {FEATURE_DEPENDENCIES, 12, keeper_depend},
+        {FEATURE_DEPENDENCIES, 12, keeper_depend}, {FEATURE_LIMITS, 20, keeper_limit},
+        {FEATURE_BATCHES, 6, keeper_batch},
     };
     if (chance(w, 35)) {
         keeper_claim(w, client);

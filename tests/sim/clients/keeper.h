@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keepers: clients of what is written together with a job's moves. They commit keys with enqueues,
  * let jobs die that leave their payload at a key, fire schedules, trigger and work off jobs that
- * hold items, enqueue jobs that depend on each other, and deliver the notices of the deaths.
+ * hold items, enqueue jobs that depend on each other, and deliver the notices of the deaths. The
+ * queue of others has limits, which change.
  *
  * They have their own queues, whose jobs no other client touches and nothing prunes, so that the
  * last reads show all that ever was there; keeps.h checks what they saw. */
@@ -18,7 +19,9 @@ enum keeper_queue {
     KEEPER_JOBS,     /* … for these */
     KEEPER_RATED,    /* has a rate limit */
     KEEPER_CHILDREN, /* depend on each other */
-    KEEPER_QUEUES
+    KEEPER_QUEUES,
+    KEEPER_LIMITED = KEEPER_QUEUES, /* in seeds with FEATURE_LIMITS only */
+    KEEPER_QUEUES_MAX
 };
 #define KEEPER_RATE 4u /* jobs … */
 #define KEEPER_RATE_MS 1000u
@@ -45,7 +48,8 @@ struct keeper_task {
 };
 
 struct keeper {
-    struct span queues[KEEPER_QUEUES];
+    struct span queues[KEEPER_QUEUES_MAX];
+    unsigned queue_count;
     struct span schedules[KEEPER_SCHEDULES + KEEPER_TRIGGERS];
     int64_t next_at[KEEPER_SCHEDULES + KEEPER_TRIGGERS]; /* as last heard */
     struct span extra_schedule;                          /* made and deleted again; empty = none */
@@ -54,7 +58,8 @@ struct keeper {
     size_t seq_count, seq_room;
     uint64_t *children; /* of jobs in KEEPER_CHILDREN, as heard */
     size_t child_count, child_room;
-    uint64_t notice; /* the last one taken */
+    struct queue_policy limits; /* of KEEPER_LIMITED, as sent last */
+    uint64_t notice;            /* the last one taken */
     struct keeper_task *tasks;
     size_t task_count, task_room;
 };
@@ -68,9 +73,16 @@ void keeper_answered(struct world *w, size_t entry, uint32_t client);
 void keeper_claim(struct world *w, uint32_t client);
 void keeper_claimed(struct world *w, size_t entry, uint32_t client);
 void keeper_task(struct world *w, uint32_t task);
+void keeper_claim_from(struct world *w, uint32_t client, enum keeper_queue queue);
+/* keeper_limit.c */
+#define KEEPER_GROUPS 4
+void keeper_limit(struct world *w, uint32_t client);
+void keeper_limits_draw(struct world *w, struct queue_policy *p);
 /* keeper_depend.c */
 #define KEEPER_PARENTS_MAX 4
+#define KEEPER_BATCH_MAX 5 /* without the final job */
 void keeper_depend(struct world *w, uint32_t client);
+void keeper_batch(struct world *w, uint32_t client);
 void keeper_child_heard(struct world *w, const struct hist_entry *e);
 /* keeper_notify.c */
 void keeper_notify(struct world *w, uint32_t client);
@@ -85,5 +97,7 @@ void keeper_last_reads(struct world *w);
 /* For the checks, too. */
 enum keeper_key { KEY_COMMIT = 'c', KEY_SHARED = 's', KEY_LEFT = 'u' };
 struct span keeper_key_of(struct pool *pool, enum keeper_key kind, uint32_t number);
+/* Of the jobs in KEEPER_LIMITED: NULL = of no group. */
+const char *keeper_group_of(unsigned group);
 /* The items that the payload of a trigger's job names; returns how many. */
 unsigned keeper_items_of(struct span payload, struct keeper_item *ret, unsigned max);

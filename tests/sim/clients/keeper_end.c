@@ -84,7 +84,7 @@ static void read_keys(struct world *w, enum keeper_key kind)
     struct span *keys = pool_alloc(&w->pool, w->call_count * sizeof(*keys));
     uint32_t count = 0;
     for (uint32_t i = 1; i < w->call_count && count < LIMIT_KV_KEYS; i++)
-        if (op_commit(&w->calls[i].op))
+        if (op_commit(&w->calls[i].op) && !op_commit(&w->calls[i].op)->jobs_alone)
             keys[count++] = keeper_key_of(&w->pool, kind, i);
     struct op op = {.kind = OP_KV_GET,
                     .kv_get = {.keys = keys, .count = count, .want_value = true}};
@@ -94,7 +94,7 @@ static void read_keys(struct world *w, enum keeper_key kind)
 
 void keeper_last_reads(struct world *w)
 {
-    for (int i = 0; i < KEEPER_QUEUES; i++)
+    for (int i = 0; i < (int)w->keeper.queue_count; i++)
         list_queue(w, w->keeper.queues[i]);
     read_keys(w, KEY_COMMIT);
     read_keys(w, KEY_LEFT);

@@ -33,7 +33,7 @@ static struct job_ref any_job(struct world *w)
 
 static struct span any_of(struct world *w)
 {
-    return w->keeper.queues[between(w, 0, KEEPER_QUEUES - 1)];
+    return w->keeper.queues[between(w, 0, (int64_t)w->keeper.queue_count - 1)];
 }
 
 static void fill_job(struct world *w, struct op *op)
@@ -104,7 +104,7 @@ static void fill_claim(struct world *w, struct op *op)
     if (chance(w, 60)) {
         op->claim.one.seq = 0;
         op->claim.queues = w->keeper.queues;
-        op->claim.queue_count = KEEPER_QUEUES;
+        op->claim.queue_count = w->keeper.queue_count;
         op->claim.count = (uint32_t)between(w, 1, 6);
     }
     op->claim.bound = chance(w, 50);

@@ -40,7 +40,6 @@ unsigned keeper_items_of(struct span payload, struct keeper_item *ret, unsigned 
 
 void keeper_claim(struct world *w, uint32_t client)
 {
-    uint32_t number;
     static const enum feature need[KEEPER_QUEUES] = {FEATURE_COMMITS,  FEATURE_SCHEDULES,
                                                      FEATURE_TRIGGERS, FEATURE_TRIGGERS,
                                                      FEATURE_RATES,    FEATURE_DEPENDENCIES};
@@ -49,6 +48,14 @@ void keeper_claim(struct world *w, uint32_t client)
         queue = KEEPER_JOBS;
     while (!has(&w->plan, need[queue]) && need[queue] != FEATURE_COMMITS)
         queue--;
+    if (queue == KEEPER_KV && has(&w->plan, FEATURE_BATCHES) && chance(w, 50))
+        queue = KEEPER_CHILDREN; /* also without FEATURE_DEPENDENCIES */
+    keeper_claim_from(w, client, (enum keeper_queue)queue);
+}
+
+void keeper_claim_from(struct world *w, uint32_t client, enum keeper_queue queue)
+{
+    uint32_t number;
     struct op_claim *op = &call_new(w, client, OP_CLAIM, 1, &number)->op.claim;
     op->queues = &w->keeper.queues[queue];
     op->queue_count = 1;
@@ -62,7 +69,7 @@ void keeper_claim(struct world *w, uint32_t client)
 static enum keeper_queue queue_number(const struct world *w, struct span name)
 {
     int i = 0;
-    while (i < KEEPER_QUEUES - 1 && !span_equal(w->keeper.queues[i], name))
+    while (i < (int)w->keeper.queue_count - 1 && !span_equal(w->keeper.queues[i], name))
         i++;
     return (enum keeper_queue)i;
 }

@@ -142,7 +142,8 @@ void limits_stale(struct engine *e, struct queue *q)
 static void take(struct engine *e, struct queue *q, struct line *l, bool was_next)
 {
     const struct queue_policy *p = &q->policy;
-    if (p->claim_rate.count > 0 && p->claim_rate.per == RATE_QUEUE) {
+    bool rated = p->claim_rate.count > 0 && p->claim_rate.per == RATE_QUEUE;
+    if (rated && !DEFECT(&e->config, DEFECT_RATE_FREE)) {
         q->flow->full_us = claim_token_take(&p->claim_rate, q->flow->full_us, e->ops.rate_now_us);
         (void)queue_open(e, q); /* if that was the last, the next one wakes the claims that wait */
     }

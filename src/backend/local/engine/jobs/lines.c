@@ -181,6 +181,8 @@ void line_look(struct engine *e, struct queue *q, uint32_t handle)
     }
     bool fair = q->policy.fair == FAIR_GROUP;
     struct claim_place at = {heap_desc_of(top.order), fair ? l->round : 0, top.seq};
+    if (DEFECT(&e->config, DEFECT_AGE_LOST) && valid_ready(e, top))
+        at.priority = jobs_by_seq(e, seq_of_ready(e, top.seq), NULL)->job.priority;
     places_put(e, &q->flow->places, handle, at);
 }
 
