@@ -18,10 +18,12 @@
 //            letters: Map id → {marker}, reports: Map id → {history, progress?, lines}}
 //   ordered [{id, priority, seq}] as one consumer got a queue that had been filled before
 //   what keepers saw (k_…, final.keeps) is in checker_keeps.mjs, with C11 to C14 and C19
+//   what clients of limits and dependencies saw (f_…, final.flow) is in checker_flow.mjs, with C20 to C22
 //
 // What it does not see: jobs whose enqueue was not confirmed; leases whose claim had no reply; the order under load (C7 checks only
 // the queue `ordered`); a unique key that a requeue takes again.
 
+import { checkFlow } from './checker_flow.mjs';
 import { checkKeeps } from './checker_keeps.mjs';
 import { checkReports } from './checker_reports.mjs';
 import { groupBy } from './lib/group_by.mjs';
@@ -232,14 +234,14 @@ function c9(x, report) {
 /** C10: all queues are drained, and the counters equal a recount. */
 function c10({ history }, report) {
   for (const [name, { counts, listed }] of history.final.queues) {
-    for (const state of ['ready', 'scheduled', 'running'])
-      if (counts[state] !== 0) report('C10', `queue ${name} still has ${counts[state]} ${state} jobs`);
+    for (const state of ['ready', 'scheduled', 'running', 'blocked'])
+      if ((counts[state] ?? 0) !== 0) report('C10', `queue ${name} still has ${counts[state]} ${state} jobs`);
     for (const [state, n] of Object.entries(counts))
       if ((listed[state] ?? 0) !== n) report('C10', `queue ${name} counts ${n} ${state} jobs and lists ${listed[state] ?? 0}`);
   }
 }
 
-const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, checkKeeps, checkReports];
+const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, checkKeeps, checkFlow, checkReports];
 
 /** Everything that is known about the jobs of some violations, as lines. */
 export function stories(history, violations) {

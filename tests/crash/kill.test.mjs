@@ -16,7 +16,7 @@ const AGAIN_PERCENT = 33;
 const START_MS = 40;
 
 test(`${kills} kills, seed ${seed}`, async (t) => {
-  const trial = new Trial({ seed, data: temporaryDirectory(), load: { keepers: true } });
+  const trial = new Trial({ seed, data: temporaryDirectory(), load: { keepers: true, flow: true } });
   t.after(() => trial.abandon());
   const { random } = trial;
   const killEarly = async (server) => {

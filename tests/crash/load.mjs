@@ -4,15 +4,17 @@
 import { until } from '../e2e/lib/server.mjs';
 import { administrator, cancelHeld, OWN_QUEUES } from './lib/administrator.mjs';
 import { DEAD_LETTER_QUEUE, startDeadLetters } from './lib/dead_letters.mjs';
+import { Flow } from './lib/flow.mjs';
 import { Keepers } from './lib/keepers.mjs';
 import { markerOf, startProducers, WORK_QUEUES } from './lib/producers.mjs';
 import { pause, Recorder } from './lib/recorder.mjs';
 import { end, noteClaim, startWorkers } from './lib/workers.mjs';
 
 export class Load extends Recorder {
-  /** paceMs: the longest pause of a producer between requests; keepers: whether keepers run, too. */
-  constructor(seed, { paceMs = 12, keepers = false } = {}) {
+  /** paceMs: the longest pause of a producer between requests; keepers, flow: whether these clients run, too. */
+  constructor(seed, { paceMs = 12, keepers = false, flow = false } = {}) {
     super(seed);
+    this.flow = flow ? new Flow(this) : null;
     this.keepers = keepers ? new Keepers(this) : null;
     this.paceMs = paceMs;
     this.heavy = false;
@@ -47,6 +49,7 @@ export class Load extends Recorder {
     this.producers = [...startProducers(this), administrator(this), cancelHeld(this), letters.producer];
     this.workers = [...startWorkers(this), letters.worker];
     this.keeping = this.keepers?.start();
+    this.flowing = this.flow?.start();
   }
 
   confirmed() {
@@ -69,8 +72,9 @@ export class Load extends Recorder {
 
   async stopProducing() {
     this.producing = false;
-    await Promise.all([...this.producers, this.keeping]);
+    await Promise.all([...this.producers, this.keeping, this.flowing]);
     await this.keepers?.stopProducing();
+    await this.flow?.stopProducing();
     this.queues = [...WORK_QUEUES, ...OWN_QUEUES];
   }
 
@@ -85,7 +89,7 @@ export class Load extends Recorder {
     const limit = Date.now() + limitMs;
     for (;;) {
       const { queues } = await this.read('/v1/queues');
-      const live = queues.filter((q) => q.name !== 'ordered').reduce((n, q) => n + q.counts.ready + q.counts.scheduled + q.counts.running, 0);
+      const live = queues.filter((q) => q.name !== 'ordered').reduce((n, q) => n + q.counts.ready + q.counts.scheduled + q.counts.running + (q.counts.blocked ?? 0), 0);
       if (live === 0) break;
       if (Date.now() > limit) throw new Error(`${live} jobs do not drain: ${JSON.stringify(queues.map((q) => [q.name, q.paused, q.counts]))}`);
       await pause(50);
@@ -134,6 +138,7 @@ export class Load extends Recorder {
     const jobs = new Map();
     const letters = new Map();
     const kept = new Map();
+    const flow = new Map();
     const queues = new Map();
     for (const queue of (await this.read('/v1/queues')).queues) {
       const listed = {};
@@ -141,7 +146,8 @@ export class Load extends Recorder {
         const page = await this.read(`/v1/jobs?queue=${queue.name}&limit=1000${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ''}`);
         for (const job of page.jobs) {
           listed[job.state] = (listed[job.state] ?? 0) + 1;
-          if (queue.name.startsWith('k-')) kept.set(job.id, { ...job, queue: queue.name });
+          if (queue.name.startsWith('f-')) flow.set(job.id, { state: job.state, reason: job.reason, queue: queue.name, mark: job.payload?.flow });
+          else if (queue.name.startsWith('k-')) kept.set(job.id, { ...job, queue: queue.name });
           else if (queue.name === DEAD_LETTER_QUEUE) letters.set(job.id, { state: job.state, marker: job.payload?.marker });
           else jobs.set(job.id, { state: job.state, queue: queue.name, marker: markerOf(job), error: job.error, error_type: job.error_type, stack: job.stack });
         }
@@ -152,6 +158,7 @@ export class Load extends Recorder {
     this.history.final = { jobs, queues, letters };
     await this.collectReports();
     if (this.keepers) this.history.final.keeps = { jobs: kept, ...(await this.keepers.collect()) };
+    if (this.flow) this.history.final.flow = { jobs: flow, ...(await this.flow.collect()) };
   }
 
   /** Drains the queues and reads everything; then the history can be checked. */
@@ -160,6 +167,7 @@ export class Load extends Recorder {
     await this.drain();
     await this.takeOrdered();
     await this.keepers?.finish();
+    await this.flow?.finish();
     await this.collect();
     await this.keepers?.close();
   }

@@ -37,7 +37,7 @@ async function checkEnd(server, counts) {
 
 test(`${cuts} power cuts, seed ${seed}`, { skip }, async (t) => {
   const disk = new Disk();
-  const trial = new Trial({ seed, data: disk.data, load: { keepers: true } });
+  const trial = new Trial({ seed, data: disk.data, load: { keepers: true, flow: true } });
   t.after(() => trial.abandon().finally(() => disk.remove()));
   const { random } = trial;
   const counts = { early: 0, noticed: 0 };

@@ -6,7 +6,7 @@
 source "$(dirname "$0")/tap.bash"
 
 # The longest come first, so that none of them runs alone at the end.
-parts='failpoint faults kill power checker'
+parts='failpoint faults kill power checker checker_flow'
 for part in $parts; do
   ! tap_wanted "crash/$part" || tap_ahead node --test-reporter=tap "tests/crash/$part.test.mjs"
 done

@@ -114,6 +114,7 @@ export class Trial {
   async finish({ confirmed = 0 } = {}) {
     await this.load.hasConfirmed(confirmed); // a slow machine takes longer to do enough
     await this.load.keepers?.haveDoneAll();
+    await this.load.flow?.haveDoneAll();
     await reportsDone(this.load.history);
     await this.load.finish();
     const { entries, crashes, final } = this.load.history;
@@ -125,6 +126,7 @@ export class Trial {
     assert.ok(made >= confirmed, `too little happened to prove anything: ${made} jobs, not ${confirmed}`);
     console.log(`# reports: ${countsText(reportCounts(this.load.history))}`);
     if (final.keeps) checkKeepers(this.load);
+    if (final.flow) console.log(`# flow: ${countsText(this.load.flow.counts())}`);
     await stopServer(this.server);
     const looked = spawnSync(binary, ['check', this.data], { encoding: 'utf8' });
     assert.ok(looked.status === CHECK_GOOD || looked.status === CHECK_WARNED, looked.stdout);
