@@ -53,7 +53,8 @@ void heap_count_in(struct heap *h, uint64_t *account);
 MUST_CHECK int heap_reserve_more(struct heap *h, size_t more); /* for heap_reserve only */
 /* The next `more` pushes cannot fail. Each enqueue reserves room in several heaps, nearly always
  * where there is room already, so that case makes no call. */
-MUST_CHECK static inline int heap_reserve(struct heap *h, size_t more)
+MUST_CHECK __attribute__((always_inline)) static inline int heap_reserve(struct heap *h,
+                                                                         size_t more)
 {
     if (h->room < HEAP_OFFSET + h->len || more > h->room - HEAP_OFFSET - h->len)
         return heap_reserve_more(h, more);

@@ -115,7 +115,7 @@ static size_t untouched(const struct slab *s)
     return end > next ? end - next : 0;
 }
 
-int slab_reserve(struct slab *s, size_t more)
+int slab_reserve_more(struct slab *s, size_t more)
 {
     while (s->free_count + untouched(s) < more) {
         int r = chunk_add(s);

@@ -3,6 +3,7 @@
  * taken in chunks of about 2 MiB and kept for reuse. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,8 +23,15 @@ struct slab {
 
 void slab_init(struct slab *s, size_t item_size);
 void slab_done(struct slab *s);
-MUST_CHECK int slab_reserve(struct slab *s, size_t more); /* the next takes cannot fail */
-uint32_t slab_take(struct slab *s);                       /* zero-filled; 0 when out of memory */
+MUST_CHECK int slab_reserve_more(struct slab *s, size_t more); /* for slab_reserve only */
+/* The next `more` takes cannot fail. As heap_reserve, it makes no call if there is room already. */
+MUST_CHECK __attribute__((always_inline)) static inline int slab_reserve(struct slab *s,
+                                                                         size_t more)
+{
+    bool untouched = s->next && s->next + more <= s->chunk_count << s->shift;
+    return s->free_count >= more || untouched ? 0 : slab_reserve_more(s, more);
+}
+uint32_t slab_take(struct slab *s); /* zero-filled; 0 when out of memory */
 void slab_give(struct slab *s, uint32_t handle);
 size_t slab_bytes(const struct slab *s);
 #ifdef HF_TEST_HOOKS

@@ -118,8 +118,6 @@ bool dependencies_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
     struct enqueue_plan *p = &plans[index];
     const struct op_enqueue *want = p->want;
     bool blocked = want->past && want->past->state == STATE_BLOCKED;
-    if (!want->depends && !want->member_of.seq && !blocked)
-        return true;
     if (!o->store->dependencies)
         return reply_refuse(p->reply, OUT_INVALID, NOT_SUPPORTED);
     if (blocked && !(want->depends && want->depends->past))

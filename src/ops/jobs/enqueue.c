@@ -301,7 +301,8 @@ bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
         p->answered = p->reply->outcome == OUT_OK;
         return p->answered;
     }
-    return dependencies_plan(o, plans, index) && room_left(o, p, ahead) &&
+    bool depends = enqueue_depends(p->want);
+    return (!depends || dependencies_plan(o, plans, index)) && room_left(o, p, ahead) &&
            rate_allows(o, plans, index) && key_room(o, p, ahead) && fill_job(o, p);
 }
 
@@ -325,10 +326,19 @@ static bool create_queues(struct ops *o, struct enqueue_plan *plans, size_t coun
     return true;
 }
 
+static bool any_depends(const struct enqueue_plan *plans, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (enqueue_depends(plans[i].want))
+            return true;
+    return false;
+}
+
 bool enqueues_prepare(struct ops *o, struct enqueue_plan *plans, size_t count,
                       const struct op_kv_commit *keys, size_t more)
 {
-    return create_queues(o, plans, count) && dependencies_prepare(o, plans, count, &more) &&
+    return create_queues(o, plans, count) &&
+           (!any_depends(plans, count) || dependencies_prepare(o, plans, count, &more)) &&
            o->store->enqueues_prepare(o, plans, count, keys, more);
 }
 
@@ -362,7 +372,8 @@ void enqueues_commit(struct ops *o, struct enqueue_plan *plans, size_t count)
         if (plans[i].answered)
             continue;
         commit_one(o, &plans[i]);
-        dependencies_commit(o, plans, i);
+        if (enqueue_depends(plans[i].want))
+            dependencies_commit(o, plans, i);
     }
 }
 

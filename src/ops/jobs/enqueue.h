@@ -47,6 +47,12 @@ bool enqueues_prepare(struct ops *o, struct enqueue_plan *plans, size_t count,
 void enqueues_commit(struct ops *o, struct enqueue_plan *plans, size_t count);
 
 /* --- dependencies.c --- */
+/* Whether anything of that file concerns it; it is called for such enqueues only. */
+static inline bool enqueue_depends(const struct op_enqueue *want)
+{
+    return want->depends || want->member_of.seq ||
+           (want->past && want->past->state == STATE_BLOCKED);
+}
 /* Checks what the enqueue at `index` depends on. False: its reply says why not. */
 bool dependencies_plan(struct ops *o, struct enqueue_plan *plans, size_t index);
 /* Whether the job will begin as blocked. */

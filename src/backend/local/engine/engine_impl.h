@@ -850,9 +850,13 @@ int dependencies_load_parent(struct engine *e, uint64_t seq, uint8_t how);
 void dependencies_boot(struct engine *e);
 /* The job has entered this state, which has ended; STATE_NONE: it is removed. */
 void dependencies_job_ended(struct engine *e, uint64_t seq, uint8_t state);
+bool dependencies_secure_end(struct engine *e, uint64_t seq); /* for dependencies_secure only */
 /* The job is about to change or to be removed: how it ended for jobs that have not been told yet is
  * recorded. False: no memory. */
-bool dependencies_secure(struct engine *e, uint64_t seq);
+static inline bool dependencies_secure(struct engine *e, uint64_t seq)
+{
+    return !dependencies_any(e) || dependencies_secure_end(e, seq);
+}
 /* Tells dependents of parents that have ended, at most `budget` of them. */
 size_t tick_dependencies(struct engine *e, size_t budget);
 /* dependency_views.c: fills in what the job depends on; and the jobs for which it waits. */

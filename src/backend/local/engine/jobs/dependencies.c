@@ -309,7 +309,7 @@ void dependencies_job_ended(struct engine *e, uint64_t seq, uint8_t state)
         work_add(e, handle);
 }
 
-bool dependencies_secure(struct engine *e, uint64_t seq)
+bool dependencies_secure_end(struct engine *e, uint64_t seq)
 {
     uint32_t handle = dependency_node_of(e, seq);
     const struct dependency_node *n = handle ? dependency_node_at(e, handle) : NULL;
