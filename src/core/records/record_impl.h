@@ -8,40 +8,110 @@
 
 struct record_type {
     const char *name;
-    size_t body_max;                              /* bytes of the body, less those of its spans */
-    size_t (*span_bytes)(const struct record *r); /* those of its spans; NULL = it has none */
+    size_t (*body_max)(const struct record *r); /* the most bytes that the body can take */
     uint8_t *(*encode)(const struct record *r, uint8_t *at); /* gives the end of what it wrote */
     void (*decode)(struct wire_in *in, struct record *ret);
     /* Whether numbers, enums and lengths are such as may be on disk. Decoding refuses what is not,
      * encoding asserts it: what was written must be readable. */
     bool (*fits)(const struct record *r);
+    /* What is checked only when it is read, such as a list that its writer built with
+     * record_seq_append; NULL = nothing. */
+    bool (*readable)(const struct record *r);
 };
 
-extern const struct record_type record_epoch, record_seq_block;
-extern const struct record_type record_queue_put, record_queue_gone, record_queue_end;
-extern const struct record_type record_purged, record_counters;
-extern const struct record_type record_bulk_begin, record_bulk_step, record_bulk_end;
-extern const struct record_type record_key_new, record_keys_gone;
-extern const struct record_type record_kv_set, record_kv_gone;
-extern const struct record_type record_kv_from_job, record_kv_keys;
+/* The functions of a body whose members follow each other, at MEMBER of struct record. */
+#define RECORD_BODY(body, member, LIST)                                                            \
+    static size_t body##_body_max(const struct record *r)                                          \
+    {                                                                                              \
+        const __typeof__(r->member) *m = &r->member;                                               \
+        (void)m;                                                                                   \
+        return 0 LIST(WIRE_MAX);                                                                   \
+    }                                                                                              \
+    static uint8_t *body##_encode(const struct record *r, uint8_t *at)                             \
+    {                                                                                              \
+        const __typeof__(r->member) *m = &r->member;                                               \
+        LIST(WIRE_PUT)                                                                             \
+        return at;                                                                                 \
+    }                                                                                              \
+    static void body##_decode(struct wire_in *in, struct record *ret)                              \
+    {                                                                                              \
+        __typeof__(ret->member) *m = &ret->member;                                                 \
+        *m = (__typeof__(ret->member)){0};                                                         \
+        LIST(WIRE_TAKE)                                                                            \
+    }
 
-extern const struct record_type record_job_new, record_job_ready, record_job_claimed;
-extern const struct record_type record_job_extended, record_job_back, record_job_done;
-extern const struct record_type record_job_dead, record_job_cancelled, record_job_requeued;
-extern const struct record_type record_job_cancel_requested;
-extern const struct record_type record_job_patched, record_jobs_gone;
-extern const struct record_type record_job_noted, record_job_priority, record_job_attempt;
+#define RECORD_TYPE(kind, body, fits_fn, readable_fn)                                              \
+    const struct record_type record_##kind = {                                                     \
+        .name = #kind,                                                                             \
+        .body_max = body##_body_max,                                                               \
+        .encode = body##_encode,                                                                   \
+        .decode = body##_decode,                                                                   \
+        .fits = fits_fn,                                                                           \
+        .readable = readable_fn,                                                                   \
+    }
 
-extern const struct record_type record_job_progress, record_job_logged;
+/* A kind whose body, member and fits have its name. */
+#define RECORD(name, LIST)                                                                         \
+    RECORD_BODY(name, name, LIST)                                                                  \
+    RECORD_TYPE(name, name, name##_fits, NULL)
 
-extern const struct record_type record_job_unblocked, record_dependent_put, record_dependent_gone;
-extern const struct record_type record_dependencies_new, record_dependency_end;
-extern const struct record_type record_parent_ended;
+/* Whether these are COUNT sequences, as record_seq_append writes them. */
+bool record_seqs_readable(struct span list, uint64_t count);
 
-extern const struct record_type record_alert_put, record_alert_gone, record_alert_edge;
-extern const struct record_type record_notice_new, record_notice_tried, record_notice_gone;
-extern const struct record_type record_breaker_put, record_breaker_gone;
+#define RECORD_KINDS(K)                                                                            \
+    K(EPOCH, epoch)                                                                                \
+    K(SEQ_BLOCK, seq_block)                                                                        \
+    K(QUEUE_PUT, queue_put)                                                                        \
+    K(QUEUE_GONE, queue_gone)                                                                      \
+    K(QUEUE_END, queue_end)                                                                        \
+    K(PURGED, purged)                                                                              \
+    K(COUNTERS, counters)                                                                          \
+    K(BULK_BEGIN, bulk_begin)                                                                      \
+    K(BULK_STEP, bulk_step)                                                                        \
+    K(BULK_END, bulk_end)                                                                          \
+    K(JOB_NEW, job_new)                                                                            \
+    K(JOB_READY, job_ready)                                                                        \
+    K(JOB_CLAIMED, job_claimed)                                                                    \
+    K(JOB_EXTENDED, job_extended)                                                                  \
+    K(JOB_BACK, job_back)                                                                          \
+    K(JOB_DONE, job_done)                                                                          \
+    K(JOB_DEAD, job_dead)                                                                          \
+    K(JOB_CANCELLED, job_cancelled)                                                                \
+    K(JOB_REQUEUED, job_requeued)                                                                  \
+    K(JOB_PATCHED, job_patched)                                                                    \
+    K(JOBS_GONE, jobs_gone)                                                                        \
+    K(JOB_NOTED, job_noted)                                                                        \
+    K(JOB_PRIORITY, job_priority)                                                                  \
+    K(JOB_ATTEMPT, job_attempt)                                                                    \
+    K(JOB_CANCEL_REQUESTED, job_cancel_requested)                                                  \
+    K(KEY_NEW, key_new)                                                                            \
+    K(KEYS_GONE, keys_gone)                                                                        \
+    K(KV_SET, kv_set)                                                                              \
+    K(KV_GONE, kv_gone)                                                                            \
+    K(KV_FROM_JOB, kv_from_job)                                                                    \
+    K(KV_KEYS, kv_keys)                                                                            \
+    K(ALERT_PUT, alert_put)                                                                        \
+    K(ALERT_GONE, alert_gone)                                                                      \
+    K(ALERT_EDGE, alert_edge)                                                                      \
+    K(NOTICE_NEW, notice_new)                                                                      \
+    K(NOTICE_TRIED, notice_tried)                                                                  \
+    K(NOTICE_GONE, notice_gone)                                                                    \
+    K(BREAKER_PUT, breaker_put)                                                                    \
+    K(BREAKER_GONE, breaker_gone)                                                                  \
+    K(SCHEDULE_PUT, schedule_put)                                                                  \
+    K(SCHEDULE_GONE, schedule_gone)                                                                \
+    K(SCHEDULE_FIRED, schedule_fired)                                                              \
+    K(SCHEDULE_PASSED, schedule_passed)                                                            \
+    K(SCHEDULE_FAILED, schedule_failed)                                                            \
+    K(JOB_LINKED, job_linked)                                                                      \
+    K(JOB_PROGRESS, job_progress)                                                                  \
+    K(JOB_LOGGED, job_logged)                                                                      \
+    K(JOB_UNBLOCKED, job_unblocked)                                                                \
+    K(DEPENDENT_PUT, dependent_put)                                                                \
+    K(DEPENDENT_GONE, dependent_gone)                                                              \
+    K(DEPENDENCIES_NEW, dependencies_new)                                                          \
+    K(DEPENDENCY_END, dependency_end)                                                              \
+    K(PARENT_ENDED, parent_ended)
 
-extern const struct record_type record_schedule_put, record_schedule_gone;
-extern const struct record_type record_schedule_fired, record_schedule_passed;
-extern const struct record_type record_schedule_failed, record_job_linked;
+#define TYPE_EXTERN(KIND, name) extern const struct record_type record_##name;
+RECORD_KINDS(TYPE_EXTERN)

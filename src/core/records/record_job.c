@@ -30,19 +30,6 @@ static bool error_fits(uint8_t kind, struct span text)
 
 /* ---- new ---- */
 
-#define NEW_MAX                                                                                    \
-    (WIRE_SEQ + WIRE_FIXED64 + WIRE_U64 + 2 * WIRE_WALL + WIRE_U32 + 3 * WIRE_U32 + 4 * WIRE_U8 +  \
-     WIRE_LENGTH)
-
-static size_t new_span_bytes(const struct record *r)
-{
-    const struct job_extra *x = &r->job_new.extra;
-    size_t bytes = r->job_new.payload.len;
-    if (job_extra_present(x))
-        bytes += job_extra_bytes_max(x);
-    return bytes;
-}
-
 static bool new_fits(const struct record *r)
 {
     const struct job *j = &r->job_new.job;
@@ -53,98 +40,69 @@ static bool new_fits(const struct record *r)
 
 /* What can be told from the rest (payload_bytes, JOB_HAS_EXTRA) is not taken from the job, and what
  * only a lease has (JOB_BOUND) is left out. */
+#define JOB(F)                                                                                     \
+    F(seq, seq)                                                                                    \
+    F(fixed64, id_hi)                                                                              \
+    F(zigzag, priority)                                                                            \
+    F(wall, run_at)                                                                                \
+    F(wall, since)                                                                                 \
+    F(u32, queue)                                                                                  \
+    F(u16, failures)                                                                               \
+    F(u16, crashes)                                                                                \
+    F(u32, generation)                                                                             \
+    F(u8, state)                                                                                   \
+    F(u8, reason)                                                                                  \
+    F(u8, payload_kind)
+
+static size_t new_body_max(const struct record *r)
+{
+    const struct job *m = &r->job_new.job;
+    const struct job_extra *x = &r->job_new.extra;
+    (void)m;
+    return 0 JOB(WIRE_MAX) + WIRE_U8 + (job_extra_present(x) ? job_extra_bytes_max(x) : 0) +
+           wire_max_span(r->job_new.payload);
+}
+
 static uint8_t *new_encode(const struct record *r, uint8_t *at)
 {
-    const struct job *j = &r->job_new.job;
-    const struct job_extra *x = &r->job_new.extra;
-    bool extra = job_extra_present(x);
-    at = put_varint(at, j->seq);
-    at = put_fixed64(at, j->id_hi);
-    at = put_zigzag(at, j->priority);
-    at = put_wall(at, j->run_at);
-    at = put_wall(at, j->since);
-    at = put_varint(at, j->queue);
-    at = put_varint(at, j->failures);
-    at = put_varint(at, j->crashes);
-    at = put_varint(at, j->generation);
-    at = put_u8(at, j->state);
-    at = put_u8(at, j->reason);
-    at = put_u8(at, j->payload_kind);
+    const struct job *m = &r->job_new.job;
+    bool extra = job_extra_present(&r->job_new.extra);
+    JOB(WIRE_PUT)
     at = put_u8(at, extra ? JOB_HAS_EXTRA : 0);
     if (extra)
-        at = job_extra_put(at, x);
+        at = job_extra_put(at, &r->job_new.extra);
     return put_span(at, r->job_new.payload);
 }
 
 static void new_decode(struct wire_in *in, struct record *ret)
 {
-    struct job *j = &ret->job_new.job;
-    j->seq = take_varint(in);
-    j->id_hi = take_fixed64(in);
-    j->priority = take_zigzag(in);
-    j->run_at = take_wall(in);
-    j->since = take_wall(in);
-    j->queue = take_u32(in);
-    j->failures = take_u16(in);
-    j->crashes = take_u16(in);
-    j->generation = take_u32(in);
-    j->state = take_u8(in);
-    j->reason = take_u8(in);
-    j->payload_kind = take_u8(in);
+    struct job *m = &ret->job_new.job;
+    JOB(WIRE_TAKE)
     ret->job_new.extra = (struct job_extra){.expires_at = {0}};
-    j->flags = take_bool(in) ? JOB_HAS_EXTRA : 0;
-    if (j->flags)
+    m->flags = take_bool(in) ? JOB_HAS_EXTRA : 0;
+    if (m->flags)
         job_extra_take(in, &ret->job_new.extra);
-    if (j->flags && !job_extra_present(&ret->job_new.extra))
+    if (m->flags && !job_extra_present(&ret->job_new.extra))
         wire_spoil(in);
     ret->job_new.payload = take_span(in);
-    j->payload_bytes = (uint32_t)ret->job_new.payload.len;
+    m->payload_bytes = (uint32_t)ret->job_new.payload.len;
 }
 
-const struct record_type record_job_new = {
-    .name = "job_new",
-    .body_max = NEW_MAX,
-    .span_bytes = new_span_bytes,
-    .encode = new_encode,
-    .decode = new_decode,
-    .fits = new_fits,
-};
+RECORD_TYPE(job_new, new, new_fits, NULL);
 
 /* ---- ready ---- */
 
-static bool ready_fits(const struct record *r)
+static bool job_ready_fits(const struct record *r)
 {
     return seq_fits(r->job_ready.seq) && wall_fits(r->job_ready.at);
 }
 
-static uint8_t *ready_encode(const struct record *r, uint8_t *at)
-{
-    at = put_varint(at, r->job_ready.seq);
-    return put_wall(at, r->job_ready.at);
-}
-
-static void ready_decode(struct wire_in *in, struct record *ret)
-{
-    ret->job_ready.seq = take_varint(in);
-    ret->job_ready.at = take_wall(in);
-}
-
-const struct record_type record_job_ready = {
-    .name = "job_ready",
-    .body_max = WIRE_SEQ + WIRE_WALL,
-    .encode = ready_encode,
-    .decode = ready_decode,
-    .fits = ready_fits,
-};
+#define JOB_READY(F) F(seq, seq) F(wall, at)
+RECORD(job_ready, JOB_READY);
 
 /* ---- claimed ---- */
 
-static size_t claimed_span_bytes(const struct record *r)
-{
-    return r->job_claimed.worker.len;
-}
-
-static bool claimed_fits(const struct record *r)
+static bool job_claimed_fits(const struct record *r)
 {
     const struct rec_job_claimed *c = &r->job_claimed;
     return seq_fits(c->seq) && c->token.counter != 0 &&
@@ -152,124 +110,47 @@ static bool claimed_fits(const struct record *r)
            wall_fits(c->at) && c->worker.len <= LIMIT_WORKER_BYTES;
 }
 
-static uint8_t *claimed_encode(const struct record *r, uint8_t *at)
-{
-    const struct rec_job_claimed *c = &r->job_claimed;
-    at = put_varint(at, c->seq);
-    at = put_varint(at, c->token.counter);
-    at = put_varint(at, c->token.epoch);
-    at = put_varint(at, c->lease_ms);
-    at = put_varint(at, c->timeout_ms);
-    at = put_u8(at, c->bound);
-    at = put_wall(at, c->at);
-    return put_span(at, c->worker);
-}
-
-static void claimed_decode(struct wire_in *in, struct record *ret)
-{
-    struct rec_job_claimed *c = &ret->job_claimed;
-    c->seq = take_varint(in);
-    c->token.counter = take_varint(in);
-    c->token.epoch = take_u32(in);
-    c->lease_ms = take_u32(in);
-    c->timeout_ms = take_u32(in);
-    c->bound = take_bool(in);
-    c->at = take_wall(in);
-    c->worker = take_text(in, LIMIT_WORKER_BYTES);
-}
-
-const struct record_type record_job_claimed = {
-    .name = "job_claimed",
-    .body_max = WIRE_SEQ + WIRE_U64 + 3 * WIRE_U32 + WIRE_U8 + WIRE_WALL + WIRE_LENGTH,
-    .span_bytes = claimed_span_bytes,
-    .encode = claimed_encode,
-    .decode = claimed_decode,
-    .fits = claimed_fits,
-};
+#define JOB_CLAIMED(F)                                                                             \
+    F(seq, seq)                                                                                    \
+    F(u64, token.counter)                                                                          \
+    F(u32, token.epoch)                                                                            \
+    F(u32, lease_ms)                                                                               \
+    F(u32, timeout_ms)                                                                             \
+    F(bool, bound)                                                                                 \
+    F(wall, at)                                                                                    \
+    F(text, worker, LIMIT_WORKER_BYTES)
+RECORD(job_claimed, JOB_CLAIMED);
 
 /* ---- extended ---- */
 
-static bool extended_fits(const struct record *r)
+static bool job_extended_fits(const struct record *r)
 {
     return seq_fits(r->job_extended.seq) && lease_fits(r->job_extended.lease_ms);
 }
 
-static uint8_t *extended_encode(const struct record *r, uint8_t *at)
-{
-    at = put_varint(at, r->job_extended.seq);
-    return put_varint(at, r->job_extended.lease_ms);
-}
-
-static void extended_decode(struct wire_in *in, struct record *ret)
-{
-    ret->job_extended.seq = take_varint(in);
-    ret->job_extended.lease_ms = take_u32(in);
-}
-
-const struct record_type record_job_extended = {
-    .name = "job_extended",
-    .body_max = WIRE_SEQ + WIRE_U32,
-    .encode = extended_encode,
-    .decode = extended_decode,
-    .fits = extended_fits,
-};
+#define JOB_EXTENDED(F) F(seq, seq) F(u32, lease_ms)
+RECORD(job_extended, JOB_EXTENDED);
 
 /* ---- cancel requested ---- */
 
-static bool cancel_requested_fits(const struct record *r)
+static bool job_cancel_requested_fits(const struct record *r)
 {
     const struct rec_job_cancel_requested *c = &r->job_cancel_requested;
     return seq_fits(c->seq) && wall_fits(c->at) && c->at.ms > 0 && c->grace_ms <= LIMIT_LEASE_MS;
 }
 
-static uint8_t *cancel_requested_encode(const struct record *r, uint8_t *at)
-{
-    at = put_varint(at, r->job_cancel_requested.seq);
-    at = put_wall(at, r->job_cancel_requested.at);
-    return put_varint(at, r->job_cancel_requested.grace_ms);
-}
-
-static void cancel_requested_decode(struct wire_in *in, struct record *ret)
-{
-    ret->job_cancel_requested.seq = take_varint(in);
-    ret->job_cancel_requested.at = take_wall(in);
-    ret->job_cancel_requested.grace_ms = take_u32(in);
-}
-
-const struct record_type record_job_cancel_requested = {
-    .name = "job_cancel_requested",
-    .body_max = WIRE_SEQ + WIRE_WALL + WIRE_U32,
-    .encode = cancel_requested_encode,
-    .decode = cancel_requested_decode,
-    .fits = cancel_requested_fits,
-};
+#define JOB_CANCEL_REQUESTED(F) F(seq, seq) F(wall, at) F(u32, grace_ms)
+RECORD(job_cancel_requested, JOB_CANCEL_REQUESTED);
 
 /* ---- priority ---- */
 
-static bool priority_fits(const struct record *r)
+static bool job_priority_fits(const struct record *r)
 {
     return seq_fits(r->job_priority.seq);
 }
 
-static uint8_t *priority_encode(const struct record *r, uint8_t *at)
-{
-    at = put_varint(at, r->job_priority.seq);
-    return put_zigzag(at, r->job_priority.priority);
-}
-
-static void priority_decode(struct wire_in *in, struct record *ret)
-{
-    ret->job_priority.seq = take_varint(in);
-    ret->job_priority.priority = take_zigzag(in);
-}
-
-const struct record_type record_job_priority = {
-    .name = "job_priority",
-    .body_max = WIRE_SEQ + WIRE_U64,
-    .encode = priority_encode,
-    .decode = priority_decode,
-    .fits = priority_fits,
-};
+#define JOB_PRIORITY(F) F(seq, seq) F(zigzag, priority)
+RECORD(job_priority, JOB_PRIORITY);
 
 /* ---- back ---- */
 
@@ -278,12 +159,7 @@ const struct record_type record_job_priority = {
     (1u << REASON_NONE | 1u << REASON_FAILED | 1u << REASON_LEASE_EXPIRED |                        \
      1u << REASON_TIMED_OUT | 1u << REASON_RELEASED | 1u << REASON_RESTARTED)
 
-static size_t back_span_bytes(const struct record *r)
-{
-    return r->job_back.error.len;
-}
-
-static bool back_fits(const struct record *r)
+static bool job_back_fits(const struct record *r)
 {
     const struct rec_job_back *b = &r->job_back;
     return seq_fits(b->seq) && waiting(b->state) && b->reason < REASON_COUNT &&
@@ -291,202 +167,72 @@ static bool back_fits(const struct record *r)
            error_fits(b->error_kind, b->error);
 }
 
-static uint8_t *back_encode(const struct record *r, uint8_t *at)
-{
-    const struct rec_job_back *b = &r->job_back;
-    at = put_varint(at, b->seq);
-    at = put_u8(at, b->state);
-    at = put_u8(at, b->reason);
-    at = put_varint(at, b->failures);
-    at = put_varint(at, b->crashes);
-    at = put_varint(at, b->generation);
-    at = put_wall(at, b->run_at);
-    at = put_wall(at, b->at);
-    at = put_u8(at, b->error_kind);
-    return put_span(at, b->error);
-}
-
-static void back_decode(struct wire_in *in, struct record *ret)
-{
-    struct rec_job_back *b = &ret->job_back;
-    b->seq = take_varint(in);
-    b->state = take_u8(in);
-    b->reason = take_u8(in);
-    b->failures = take_u16(in);
-    b->crashes = take_u16(in);
-    b->generation = take_u32(in);
-    b->run_at = take_wall(in);
-    b->at = take_wall(in);
-    b->error_kind = take_u8(in);
-    b->error = take_span(in);
-}
-
-const struct record_type record_job_back = {
-    .name = "job_back",
-    .body_max = WIRE_SEQ + 3 * WIRE_U8 + 3 * WIRE_U32 + 2 * WIRE_WALL + WIRE_LENGTH,
-    .span_bytes = back_span_bytes,
-    .encode = back_encode,
-    .decode = back_decode,
-    .fits = back_fits,
-};
+#define JOB_BACK(F)                                                                                \
+    F(seq, seq)                                                                                    \
+    F(u8, state)                                                                                   \
+    F(u8, reason)                                                                                  \
+    F(u16, failures)                                                                               \
+    F(u16, crashes)                                                                                \
+    F(u32, generation)                                                                             \
+    F(wall, run_at)                                                                                \
+    F(wall, at)                                                                                    \
+    F(u8, error_kind)                                                                              \
+    F(span, error)
+RECORD(job_back, JOB_BACK);
 
 /* ---- done ---- */
 
-static size_t done_span_bytes(const struct record *r)
-{
-    return r->job_done.result.len;
-}
-
-static bool done_fits(const struct record *r)
+static bool job_done_fits(const struct record *r)
 {
     const struct rec_job_done *d = &r->job_done;
     return seq_fits(d->seq) && wall_fits(d->at) && body_fits(d->result_kind, d->result);
 }
 
-static uint8_t *done_encode(const struct record *r, uint8_t *at)
-{
-    at = put_varint(at, r->job_done.seq);
-    at = put_wall(at, r->job_done.at);
-    at = put_u8(at, r->job_done.result_kind);
-    return put_span(at, r->job_done.result);
-}
-
-static void done_decode(struct wire_in *in, struct record *ret)
-{
-    ret->job_done.seq = take_varint(in);
-    ret->job_done.at = take_wall(in);
-    ret->job_done.result_kind = take_u8(in);
-    ret->job_done.result = take_span(in);
-}
-
-const struct record_type record_job_done = {
-    .name = "job_done",
-    .body_max = WIRE_SEQ + WIRE_WALL + WIRE_U8 + WIRE_LENGTH,
-    .span_bytes = done_span_bytes,
-    .encode = done_encode,
-    .decode = done_decode,
-    .fits = done_fits,
-};
+#define JOB_DONE(F) F(seq, seq) F(wall, at) F(u8, result_kind) F(span, result)
+RECORD(job_done, JOB_DONE);
 
 /* ---- dead ---- */
 
-static size_t dead_span_bytes(const struct record *r)
-{
-    return r->job_dead.error.len;
-}
-
-static bool dead_fits(const struct record *r)
+static bool job_dead_fits(const struct record *r)
 {
     const struct rec_job_dead *d = &r->job_dead;
     return seq_fits(d->seq) && reason_fits(STATE_DEAD, d->reason) && wall_fits(d->at) &&
            error_fits(d->error_kind, d->error);
 }
 
-static uint8_t *dead_encode(const struct record *r, uint8_t *at)
-{
-    const struct rec_job_dead *d = &r->job_dead;
-    at = put_varint(at, d->seq);
-    at = put_u8(at, d->reason);
-    at = put_varint(at, d->failures);
-    at = put_varint(at, d->crashes);
-    at = put_wall(at, d->at);
-    at = put_u8(at, d->error_kind);
-    return put_span(at, d->error);
-}
-
-static void dead_decode(struct wire_in *in, struct record *ret)
-{
-    struct rec_job_dead *d = &ret->job_dead;
-    d->seq = take_varint(in);
-    d->reason = take_u8(in);
-    d->failures = take_u16(in);
-    d->crashes = take_u16(in);
-    d->at = take_wall(in);
-    d->error_kind = take_u8(in);
-    d->error = take_span(in);
-}
-
-const struct record_type record_job_dead = {
-    .name = "job_dead",
-    .body_max = WIRE_SEQ + 2 * WIRE_U8 + 2 * WIRE_U32 + WIRE_WALL + WIRE_LENGTH,
-    .span_bytes = dead_span_bytes,
-    .encode = dead_encode,
-    .decode = dead_decode,
-    .fits = dead_fits,
-};
+#define JOB_DEAD(F)                                                                                \
+    F(seq, seq)                                                                                    \
+    F(u8, reason)                                                                                  \
+    F(u16, failures)                                                                               \
+    F(u16, crashes)                                                                                \
+    F(wall, at)                                                                                    \
+    F(u8, error_kind)                                                                              \
+    F(span, error)
+RECORD(job_dead, JOB_DEAD);
 
 /* ---- cancelled ---- */
 
-static bool cancelled_fits(const struct record *r)
+static bool job_cancelled_fits(const struct record *r)
 {
     const struct rec_job_cancelled *c = &r->job_cancelled;
     return seq_fits(c->seq) && wall_fits(c->at) && reason_fits(STATE_CANCELLED, c->reason);
 }
 
-static uint8_t *cancelled_encode(const struct record *r, uint8_t *at)
-{
-    at = put_varint(at, r->job_cancelled.seq);
-    at = put_u8(at, r->job_cancelled.reason);
-    return put_wall(at, r->job_cancelled.at);
-}
-
-static void cancelled_decode(struct wire_in *in, struct record *ret)
-{
-    ret->job_cancelled.seq = take_varint(in);
-    ret->job_cancelled.reason = take_u8(in);
-    ret->job_cancelled.at = take_wall(in);
-}
-
-const struct record_type record_job_cancelled = {
-    .name = "job_cancelled",
-    .body_max = WIRE_SEQ + WIRE_U8 + WIRE_WALL,
-    .encode = cancelled_encode,
-    .decode = cancelled_decode,
-    .fits = cancelled_fits,
-};
+#define JOB_CANCELLED(F) F(seq, seq) F(u8, reason) F(wall, at)
+RECORD(job_cancelled, JOB_CANCELLED);
 
 /* ---- requeued ---- */
 
-static bool requeued_fits(const struct record *r)
+static bool job_requeued_fits(const struct record *r)
 {
     const struct rec_job_requeued *q = &r->job_requeued;
     return seq_fits(q->seq) && waiting(q->state) && wall_fits(q->run_at) && wall_fits(q->at);
 }
 
-static uint8_t *requeued_encode(const struct record *r, uint8_t *at)
-{
-    const struct rec_job_requeued *q = &r->job_requeued;
-    at = put_varint(at, q->seq);
-    at = put_u8(at, q->state);
-    at = put_varint(at, q->generation);
-    at = put_wall(at, q->run_at);
-    return put_wall(at, q->at);
-}
-
-static void requeued_decode(struct wire_in *in, struct record *ret)
-{
-    struct rec_job_requeued *q = &ret->job_requeued;
-    q->seq = take_varint(in);
-    q->state = take_u8(in);
-    q->generation = take_u32(in);
-    q->run_at = take_wall(in);
-    q->at = take_wall(in);
-}
-
-const struct record_type record_job_requeued = {
-    .name = "job_requeued",
-    .body_max = WIRE_SEQ + WIRE_U8 + WIRE_U32 + 2 * WIRE_WALL,
-    .encode = requeued_encode,
-    .decode = requeued_decode,
-    .fits = requeued_fits,
-};
+#define JOB_REQUEUED(F) F(seq, seq) F(u8, state) F(u32, generation) F(wall, run_at) F(wall, at)
+RECORD(job_requeued, JOB_REQUEUED);
 
 /* ---- patched ---- */
-
-static size_t patched_span_bytes(const struct record *r)
-{
-    return r->job_patched.has_payload ? r->job_patched.payload.len : 0;
-}
 
 static bool patched_fits(const struct record *r)
 {
@@ -496,44 +242,43 @@ static bool patched_fits(const struct record *r)
            (!p->has_payload || body_fits(p->payload_kind, p->payload));
 }
 
+#define JOB_PATCHED(F)                                                                             \
+    F(seq, seq)                                                                                    \
+    F(u8, state)                                                                                   \
+    F(zigzag, priority)                                                                            \
+    F(wall, run_at)                                                                                \
+    F(wall, at)                                                                                    \
+    F(u32, generation)                                                                             \
+    F(bool, has_payload)
+#define PATCHED_PAYLOAD(F) F(u8, payload_kind) F(span, payload)
+
+static size_t patched_body_max(const struct record *r)
+{
+    const struct rec_job_patched *m = &r->job_patched;
+    return 0 JOB_PATCHED(WIRE_MAX) + (m->has_payload ? 0 PATCHED_PAYLOAD(WIRE_MAX) : 0);
+}
+
 static uint8_t *patched_encode(const struct record *r, uint8_t *at)
 {
-    const struct rec_job_patched *p = &r->job_patched;
-    at = put_varint(at, p->seq);
-    at = put_u8(at, p->state);
-    at = put_zigzag(at, p->priority);
-    at = put_wall(at, p->run_at);
-    at = put_wall(at, p->at);
-    at = put_varint(at, p->generation);
-    at = put_u8(at, p->has_payload);
-    if (!p->has_payload)
-        return at;
-    at = put_u8(at, p->payload_kind);
-    return put_span(at, p->payload);
+    const struct rec_job_patched *m = &r->job_patched;
+    JOB_PATCHED(WIRE_PUT)
+    if (m->has_payload) {
+        PATCHED_PAYLOAD(WIRE_PUT)
+    }
+    return at;
 }
 
 static void patched_decode(struct wire_in *in, struct record *ret)
 {
-    struct rec_job_patched *p = &ret->job_patched;
-    p->seq = take_varint(in);
-    p->state = take_u8(in);
-    p->priority = take_zigzag(in);
-    p->run_at = take_wall(in);
-    p->at = take_wall(in);
-    p->generation = take_u32(in);
-    p->has_payload = take_bool(in);
-    p->payload_kind = p->has_payload ? take_u8(in) : PAYLOAD_NONE;
-    p->payload = p->has_payload ? take_span(in) : (struct span){NULL, 0};
+    struct rec_job_patched *m = &ret->job_patched;
+    *m = (struct rec_job_patched){0};
+    JOB_PATCHED(WIRE_TAKE)
+    if (m->has_payload) {
+        PATCHED_PAYLOAD(WIRE_TAKE)
+    }
 }
 
-const struct record_type record_job_patched = {
-    .name = "job_patched",
-    .body_max = WIRE_SEQ + 3 * WIRE_U8 + WIRE_U64 + 2 * WIRE_WALL + WIRE_U32 + WIRE_LENGTH,
-    .span_bytes = patched_span_bytes,
-    .encode = patched_encode,
-    .decode = patched_decode,
-    .fits = patched_fits,
-};
+RECORD_TYPE(job_patched, patched, patched_fits, NULL);
 
 /* ---- gone ---- */
 
@@ -562,9 +307,13 @@ int record_seq_next(struct span *list, uint64_t *previous, uint64_t *ret_seq)
     return 0;
 }
 
-static size_t gone_span_bytes(const struct record *r)
+bool record_seqs_readable(struct span list, uint64_t count)
 {
-    return r->jobs_gone.seqs.len;
+    uint64_t previous = 0, seq, n = 0;
+    for (; list.len > 0; n++)
+        if (record_seq_next(&list, &previous, &seq) < 0)
+            return false;
+    return n == count;
 }
 
 /* The list is looked at when it is read; a caller makes it with record_seq_append. */
@@ -573,37 +322,14 @@ static bool gone_fits(const struct record *r)
     return r->jobs_gone.count <= r->jobs_gone.seqs.len;
 }
 
-static uint8_t *gone_encode(const struct record *r, uint8_t *at)
+static bool gone_readable(const struct record *r)
 {
-    at = put_varint(at, r->jobs_gone.count);
-    return put_span(at, r->jobs_gone.seqs);
+    return record_seqs_readable(r->jobs_gone.seqs, r->jobs_gone.count);
 }
 
-static void gone_decode(struct wire_in *in, struct record *ret)
-{
-    ret->jobs_gone.count = take_u32(in);
-    ret->jobs_gone.seqs = take_span(in);
-    struct span list = ret->jobs_gone.seqs;
-    uint64_t previous = 0, seq, count = 0;
-    while (list.len > 0) {
-        if (record_seq_next(&list, &previous, &seq) < 0) {
-            wire_spoil(in);
-            return;
-        }
-        count++;
-    }
-    if (count != ret->jobs_gone.count)
-        wire_spoil(in);
-}
-
-const struct record_type record_jobs_gone = {
-    .name = "jobs_gone",
-    .body_max = WIRE_U32 + WIRE_LENGTH,
-    .span_bytes = gone_span_bytes,
-    .encode = gone_encode,
-    .decode = gone_decode,
-    .fits = gone_fits,
-};
+#define JOBS_GONE(F) F(u32, count) F(span, seqs)
+RECORD_BODY(gone, jobs_gone, JOBS_GONE)
+RECORD_TYPE(jobs_gone, gone, gone_fits, gone_readable);
 
 /* ---- noted ---- */
 
@@ -615,11 +341,12 @@ static uint8_t noted_bits(const struct rec_job_noted *n)
                      (n->has_result ? NOTED_RESULT : 0) | (n->has_error ? NOTED_ERROR : 0));
 }
 
-static size_t noted_span_bytes(const struct record *r)
+static size_t noted_body_max(const struct record *r)
 {
     const struct rec_job_noted *n = &r->job_noted;
-    return (n->has_label ? n->label.len : 0) + (n->has_attributes ? n->attributes.len : 0) +
-           (n->has_result ? n->result.len : 0) + (n->has_error ? n->error.len : 0);
+    return WIRE_SEQ + 3 * WIRE_U8 + 4 * WIRE_LENGTH + (n->has_label ? n->label.len : 0) +
+           (n->has_attributes ? n->attributes.len : 0) + (n->has_result ? n->result.len : 0) +
+           (n->has_error ? n->error.len : 0);
 }
 
 static bool noted_fits(const struct record *r)
@@ -674,23 +401,11 @@ static void noted_decode(struct wire_in *in, struct record *ret)
     }
 }
 
-const struct record_type record_job_noted = {
-    .name = "job_noted",
-    .body_max = WIRE_SEQ + 3 * WIRE_U8 + 4 * WIRE_LENGTH,
-    .span_bytes = noted_span_bytes,
-    .encode = noted_encode,
-    .decode = noted_decode,
-    .fits = noted_fits,
-};
+RECORD_TYPE(job_noted, noted, noted_fits, NULL);
 
 /* ---- attempt ---- */
 
-static size_t attempt_span_bytes(const struct record *r)
-{
-    return r->job_attempt.worker.len + r->job_attempt.error.len;
-}
-
-static bool attempt_fits(const struct record *r)
+static bool job_attempt_fits(const struct record *r)
 {
     const struct rec_job_attempt *a = &r->job_attempt;
     return seq_fits(a->seq) && a->number != 0 && a->outcome > ATTEMPT_RUNNING &&
@@ -699,37 +414,13 @@ static bool attempt_fits(const struct record *r)
            error_fits(a->error_kind, a->error);
 }
 
-static uint8_t *attempt_encode(const struct record *r, uint8_t *at)
-{
-    const struct rec_job_attempt *a = &r->job_attempt;
-    at = put_varint(at, a->seq);
-    at = put_varint(at, a->number);
-    at = put_u8(at, a->outcome);
-    at = put_u8(at, a->error_kind);
-    at = put_wall(at, a->started_at);
-    at = put_wall(at, a->ended_at);
-    at = put_span(at, a->worker);
-    return put_span(at, a->error);
-}
-
-static void attempt_decode(struct wire_in *in, struct record *ret)
-{
-    struct rec_job_attempt *a = &ret->job_attempt;
-    a->seq = take_varint(in);
-    a->number = take_u32(in);
-    a->outcome = take_u8(in);
-    a->error_kind = take_u8(in);
-    a->started_at = take_wall(in);
-    a->ended_at = take_wall(in);
-    a->worker = take_text(in, LIMIT_WORKER_BYTES);
-    a->error = take_span(in);
-}
-
-const struct record_type record_job_attempt = {
-    .name = "job_attempt",
-    .body_max = WIRE_SEQ + WIRE_U32 + 2 * WIRE_U8 + 2 * WIRE_WALL + 2 * WIRE_LENGTH,
-    .span_bytes = attempt_span_bytes,
-    .encode = attempt_encode,
-    .decode = attempt_decode,
-    .fits = attempt_fits,
-};
+#define JOB_ATTEMPT(F)                                                                             \
+    F(seq, seq)                                                                                    \
+    F(u32, number)                                                                                 \
+    F(u8, outcome)                                                                                 \
+    F(u8, error_kind)                                                                              \
+    F(wall, started_at)                                                                            \
+    F(wall, ended_at)                                                                              \
+    F(text, worker, LIMIT_WORKER_BYTES)                                                            \
+    F(span, error)
+RECORD(job_attempt, JOB_ATTEMPT);

@@ -11,6 +11,8 @@ static bool value_fits(uint8_t kind, uint64_t bytes)
            (kind != PAYLOAD_NONE || bytes == 0);
 }
 
+#define put_key put_span
+#define wire_max_key wire_max_span
 static struct span take_key(struct wire_in *in)
 {
     struct span key = take_span(in);
@@ -41,168 +43,67 @@ int record_span_next(struct span *list, struct span *ret)
     return 0;
 }
 
-static void check_list(struct wire_in *in, struct span list, uint32_t count)
+static bool keys_readable(struct span list, uint32_t count)
 {
     struct span key;
     uint32_t n = 0;
-    while (!in->bad && list.len > 0) {
+    for (; list.len > 0; n++)
         if (record_span_next(&list, &key) < 0 || kvkey_check(key) != 0)
-            wire_spoil(in);
-        n++;
-    }
-    if (n != count || n == 0)
-        wire_spoil(in);
+            return false;
+    return n == count && n > 0;
 }
 
 /* ---- set ---- */
 
-static size_t set_span_bytes(const struct record *r)
-{
-    return r->kv_set.key.len + r->kv_set.value.len;
-}
-
-static bool set_fits(const struct record *r)
+static bool kv_set_fits(const struct record *r)
 {
     const struct rec_kv_set *s = &r->kv_set;
     return s->version != 0 && wall_fits(s->expires_at) && value_fits(s->kind, s->value.len);
 }
 
-static uint8_t *set_encode(const struct record *r, uint8_t *at)
-{
-    at = put_span(at, r->kv_set.key);
-    at = put_varint(at, r->kv_set.version);
-    at = put_wall(at, r->kv_set.expires_at);
-    at = put_u8(at, r->kv_set.kind);
-    return put_span(at, r->kv_set.value);
-}
-
-static void set_decode(struct wire_in *in, struct record *ret)
-{
-    ret->kv_set.key = take_key(in);
-    ret->kv_set.version = take_varint(in);
-    ret->kv_set.expires_at = take_wall(in);
-    ret->kv_set.kind = take_u8(in);
-    ret->kv_set.value = take_span(in);
-}
-
-const struct record_type record_kv_set = {
-    .name = "kv_set",
-    .body_max = WIRE_U64 + WIRE_WALL + WIRE_U8 + 2 * WIRE_LENGTH,
-    .span_bytes = set_span_bytes,
-    .encode = set_encode,
-    .decode = set_decode,
-    .fits = set_fits,
-};
+#define KV_SET(F) F(key, key) F(u64, version) F(wall, expires_at) F(u8, kind) F(span, value)
+RECORD(kv_set, KV_SET);
 
 /* ---- gone ---- */
-
-static size_t gone_span_bytes(const struct record *r)
-{
-    return r->kv_gone.keys.len;
-}
 
 static bool gone_fits(const struct record *r)
 {
     return r->kv_gone.version != 0 && r->kv_gone.count > 0;
 }
 
-static uint8_t *gone_encode(const struct record *r, uint8_t *at)
+static bool gone_readable(const struct record *r)
 {
-    at = put_varint(at, r->kv_gone.version);
-    at = put_varint(at, r->kv_gone.count);
-    return put_span(at, r->kv_gone.keys);
+    return keys_readable(r->kv_gone.keys, r->kv_gone.count);
 }
 
-static void gone_decode(struct wire_in *in, struct record *ret)
-{
-    ret->kv_gone.version = take_varint(in);
-    ret->kv_gone.count = take_u32(in);
-    ret->kv_gone.keys = take_span(in);
-    check_list(in, ret->kv_gone.keys, ret->kv_gone.count);
-}
-
-const struct record_type record_kv_gone = {
-    .name = "kv_gone",
-    .body_max = WIRE_U64 + WIRE_U32 + WIRE_LENGTH,
-    .span_bytes = gone_span_bytes,
-    .encode = gone_encode,
-    .decode = gone_decode,
-    .fits = gone_fits,
-};
+#define KV_GONE(F) F(u64, version) F(u32, count) F(span, keys)
+RECORD_BODY(gone, kv_gone, KV_GONE)
+RECORD_TYPE(kv_gone, gone, gone_fits, gone_readable);
 
 /* ---- from a job ---- */
 
-static size_t from_job_span_bytes(const struct record *r)
-{
-    return r->kv_from_job.key.len;
-}
-
-static bool from_job_fits(const struct record *r)
+static bool kv_from_job_fits(const struct record *r)
 {
     const struct rec_kv_from_job *f = &r->kv_from_job;
     return seq_fits(f->seq) && f->version != 0 && value_fits(f->kind, f->bytes);
 }
 
-static uint8_t *from_job_encode(const struct record *r, uint8_t *at)
-{
-    at = put_varint(at, r->kv_from_job.seq);
-    at = put_span(at, r->kv_from_job.key);
-    at = put_varint(at, r->kv_from_job.version);
-    at = put_u8(at, r->kv_from_job.kind);
-    return put_varint(at, r->kv_from_job.bytes);
-}
-
-static void from_job_decode(struct wire_in *in, struct record *ret)
-{
-    ret->kv_from_job.seq = take_varint(in);
-    ret->kv_from_job.key = take_key(in);
-    ret->kv_from_job.version = take_varint(in);
-    ret->kv_from_job.kind = take_u8(in);
-    ret->kv_from_job.bytes = take_u32(in);
-}
-
-const struct record_type record_kv_from_job = {
-    .name = "kv_from_job",
-    .body_max = WIRE_SEQ + WIRE_LENGTH + WIRE_U64 + WIRE_U8 + WIRE_U32,
-    .span_bytes = from_job_span_bytes,
-    .encode = from_job_encode,
-    .decode = from_job_decode,
-    .fits = from_job_fits,
-};
+#define KV_FROM_JOB(F) F(seq, seq) F(key, key) F(u64, version) F(u8, kind) F(u32, bytes)
+RECORD(kv_from_job, KV_FROM_JOB);
 
 /* ---- the keys of a job ---- */
 
-static size_t keys_span_bytes(const struct record *r)
-{
-    return r->kv_keys.keys.len;
-}
-
-static bool keys_fits(const struct record *r)
+static bool job_keys_fits(const struct record *r)
 {
     return seq_fits(r->kv_keys.seq) && r->kv_keys.count > 0 &&
            r->kv_keys.count <= LIMIT_KV_UNDELIVERED;
 }
 
-static uint8_t *keys_encode(const struct record *r, uint8_t *at)
+static bool job_keys_readable(const struct record *r)
 {
-    at = put_varint(at, r->kv_keys.seq);
-    at = put_varint(at, r->kv_keys.count);
-    return put_span(at, r->kv_keys.keys);
+    return keys_readable(r->kv_keys.keys, r->kv_keys.count);
 }
 
-static void keys_decode(struct wire_in *in, struct record *ret)
-{
-    ret->kv_keys.seq = take_varint(in);
-    ret->kv_keys.count = take_u32(in);
-    ret->kv_keys.keys = take_span(in);
-    check_list(in, ret->kv_keys.keys, ret->kv_keys.count);
-}
-
-const struct record_type record_kv_keys = {
-    .name = "kv_keys",
-    .body_max = WIRE_SEQ + WIRE_U32 + WIRE_LENGTH,
-    .span_bytes = keys_span_bytes,
-    .encode = keys_encode,
-    .decode = keys_decode,
-    .fits = keys_fits,
-};
+#define KV_KEYS(F) F(seq, seq) F(u32, count) F(span, keys)
+RECORD_BODY(job_keys, kv_keys, KV_KEYS)
+RECORD_TYPE(kv_keys, job_keys, job_keys_fits, job_keys_readable);

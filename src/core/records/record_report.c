@@ -3,21 +3,8 @@
 #include "core/jobs/progress.h"
 #include "core/records/record_impl.h"
 
-static size_t report_span_bytes(const struct record *r)
-{
-    return r->job_report.text.len;
-}
-
-static uint8_t *report_encode(const struct record *r, uint8_t *at)
-{
-    return put_span(put_varint(at, r->job_report.seq), r->job_report.text);
-}
-
-static void report_decode(struct wire_in *in, struct record *ret)
-{
-    ret->job_report = (struct rec_job_report){.seq = take_varint(in)};
-    ret->job_report.text = take_span(in);
-}
+#define JOB_REPORT(F) F(seq, seq) F(span, text)
+RECORD_BODY(report, job_report, JOB_REPORT)
 
 static bool progress_fits(const struct record *r)
 {
@@ -31,20 +18,5 @@ static bool log_fits(const struct record *r)
            r->job_report.text.len <= LIMIT_LOG_BYTES;
 }
 
-const struct record_type record_job_progress = {
-    .name = "job_progress",
-    .body_max = WIRE_SEQ + WIRE_LENGTH,
-    .span_bytes = report_span_bytes,
-    .encode = report_encode,
-    .decode = report_decode,
-    .fits = progress_fits,
-};
-
-const struct record_type record_job_logged = {
-    .name = "job_logged",
-    .body_max = WIRE_SEQ + WIRE_LENGTH,
-    .span_bytes = report_span_bytes,
-    .encode = report_encode,
-    .decode = report_decode,
-    .fits = log_fits,
-};
+RECORD_TYPE(job_progress, report, progress_fits, NULL);
+RECORD_TYPE(job_logged, report, log_fits, NULL);

@@ -199,3 +199,36 @@ static inline bool seq_fits(uint64_t seq)
 {
     return seq - 1 < LIMIT_SEQ;
 }
+
+/* ---- members ----
+ *
+ * Where one member follows the other, the order is written once, in a list:
+ *     #define JOB_READY(F) F(seq, seq) F(wall, at)
+ * The first argument is the encoding, the second the member of the struct to which `m` points; an
+ * encoding `text` has its limit behind that. A file may add an encoding NAME: put_NAME, take_NAME
+ * and wire_max_NAME, the most bytes that a value takes. */
+
+#define put_bool put_u8
+#define put_u16 put_varint
+#define put_u32 put_varint
+#define put_u64 put_varint
+#define put_seq put_varint
+#define put_text put_span
+#define take_u64 take_varint
+#define take_seq take_varint
+
+#define wire_max_u8(v) WIRE_U8
+#define wire_max_bool(v) WIRE_U8
+#define wire_max_u16(v) WIRE_U16
+#define wire_max_u32(v) WIRE_U32
+#define wire_max_u64(v) WIRE_U64
+#define wire_max_zigzag(v) WIRE_U64
+#define wire_max_seq(v) WIRE_SEQ
+#define wire_max_wall(v) WIRE_WALL
+#define wire_max_fixed64(v) WIRE_FIXED64
+#define wire_max_span(v) (WIRE_LENGTH + (v).len)
+#define wire_max_text(v) wire_max_span(v)
+
+#define WIRE_PUT(encoding, member, ...) at = put_##encoding(at, m->member);
+#define WIRE_TAKE(encoding, member, ...) m->member = take_##encoding(in __VA_OPT__(, ) __VA_ARGS__);
+#define WIRE_MAX(encoding, member, ...) +wire_max_##encoding(m->member)

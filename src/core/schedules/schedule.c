@@ -157,75 +157,69 @@ int schedule_check(const struct schedule_spec *s, struct err_note *note)
 
 /* ---- encoding ---- */
 
-size_t schedule_bytes_max(const struct schedule_spec *s)
+#define wire_max_extra(v) job_extra_bytes_max(&(v))
+#define put_extra(at, v) job_extra_put(at, &(v))
+static struct job_extra take_extra(struct wire_in *in)
 {
-    return 16 * WIRE_U8 + 8 * WIRE_U64 + 10 * WIRE_LENGTH + s->cron.len + s->zone.len +
-           s->source.len + s->queue.len + job_extra_bytes_max(&s->extra) + s->payload.len;
+    struct job_extra x = {0};
+    job_extra_take(in, &x);
+    return x;
 }
 
-int schedule_encode(const struct schedule_spec *s, struct buf *out)
+#define wire_max_delay(v) WIRE_U64
+#define put_delay(at, v) put_varint(at, (uint64_t)(v))
+#define take_delay(in) (int64_t) take_upto(in, LIMIT_WALL_MS)
+
+#define SPEC(F)                                                                                    \
+    F(u8, kind)                                                                                    \
+    F(span, cron)                                                                                  \
+    F(span, zone)                                                                                  \
+    F(u64, every_ms)                                                                               \
+    F(wall, start_at)                                                                              \
+    F(bool, run_after_gap)                                                                         \
+    F(bool, fold_twice)                                                                            \
+    F(u8, misfire)                                                                                 \
+    F(u8, overlap)                                                                                 \
+    F(u64, misfire_window_ms)                                                                      \
+    F(span, source)                                                                                \
+    F(u32, batch_size)                                                                             \
+    F(bool, eager)                                                                                 \
+    F(span, queue)                                                                                 \
+    F(extra, extra)                                                                                \
+    F(u8, payload_kind)                                                                            \
+    F(u8, unique_mode)                                                                             \
+    F(bool, has_priority)                                                                          \
+    F(zigzag, priority)                                                                            \
+    F(delay, delay_ms)                                                                             \
+    F(delay, expires_in_ms)                                                                        \
+    F(span, payload)
+
+size_t schedule_bytes_max(const struct schedule_spec *m)
 {
-    CHECK(schedule_check(s, NULL) == 0);
-    int err = buf_reserve(out, schedule_bytes_max(s));
+    return WIRE_U8 SPEC(WIRE_MAX);
+}
+
+int schedule_encode(const struct schedule_spec *m, struct buf *out)
+{
+    CHECK(schedule_check(m, NULL) == 0);
+    int err = buf_reserve(out, schedule_bytes_max(m));
     if (err < 0)
         return err;
     uint8_t *start = (uint8_t *)out->data + out->len;
     uint8_t *at = put_u8(start, SCHEDULE_VERSION);
-    at = put_u8(at, s->kind);
-    at = put_span(at, s->cron);
-    at = put_span(at, s->zone);
-    at = put_varint(at, s->every_ms);
-    at = put_wall(at, s->start_at);
-    at = put_u8(at, s->run_after_gap);
-    at = put_u8(at, s->fold_twice);
-    at = put_u8(at, s->misfire);
-    at = put_u8(at, s->overlap);
-    at = put_varint(at, s->misfire_window_ms);
-    at = put_span(at, s->source);
-    at = put_varint(at, s->batch_size);
-    at = put_u8(at, s->eager);
-    at = put_span(at, s->queue);
-    at = job_extra_put(at, &s->extra);
-    at = put_u8(at, s->payload_kind);
-    at = put_u8(at, s->unique_mode);
-    at = put_u8(at, s->has_priority);
-    at = put_zigzag(at, s->priority);
-    at = put_varint(at, (uint64_t)s->delay_ms);
-    at = put_varint(at, (uint64_t)s->expires_in_ms);
-    at = put_span(at, s->payload);
+    SPEC(WIRE_PUT)
     out->len += (size_t)(at - start);
     return 0;
 }
 
 int schedule_decode(struct span encoded, struct schedule_spec *ret)
 {
-    struct wire_in in = {encoded, false};
-    struct schedule_spec s = {0};
-    if (take_u8(&in) != SCHEDULE_VERSION)
+    struct wire_in body = {encoded, false}, *in = &body;
+    struct schedule_spec s = {0}, *m = &s;
+    if (take_u8(in) != SCHEDULE_VERSION)
         return -ERR_CORRUPT;
-    s.kind = take_u8(&in);
-    s.cron = take_span(&in);
-    s.zone = take_span(&in);
-    s.every_ms = take_varint(&in);
-    s.start_at = take_wall(&in);
-    s.run_after_gap = take_bool(&in);
-    s.fold_twice = take_bool(&in);
-    s.misfire = take_u8(&in);
-    s.overlap = take_u8(&in);
-    s.misfire_window_ms = take_varint(&in);
-    s.source = take_span(&in);
-    s.batch_size = take_u32(&in);
-    s.eager = take_bool(&in);
-    s.queue = take_span(&in);
-    job_extra_take(&in, &s.extra);
-    s.payload_kind = take_u8(&in);
-    s.unique_mode = take_u8(&in);
-    s.has_priority = take_bool(&in);
-    s.priority = take_zigzag(&in);
-    s.delay_ms = (int64_t)take_upto(&in, LIMIT_WALL_MS);
-    s.expires_in_ms = (int64_t)take_upto(&in, LIMIT_WALL_MS);
-    s.payload = take_span(&in);
-    if (!wire_ended(&in) || schedule_check(&s, NULL) < 0)
+    SPEC(WIRE_TAKE)
+    if (!wire_ended(in) || schedule_check(m, NULL) < 0)
         return -ERR_CORRUPT;
     *ret = s;
     return 0;
