@@ -516,6 +516,18 @@ MUST_CHECK int record_encode(const struct record *r, struct buf *out);
  * unchanged, *ret is not. */
 MUST_CHECK int record_decode(struct span *in, struct record *ret);
 
+/* The job that a record changes, if it changes exactly one existing job; otherwise 0. The structs
+ * of these records all begin with the sequence. */
+static inline uint64_t record_job_seq(const struct record *r)
+{
+    bool one = (r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) ||
+               r->kind == REC_JOB_NOTED || r->kind == REC_JOB_PRIORITY ||
+               r->kind == REC_JOB_ATTEMPT || r->kind == REC_JOB_PROGRESS ||
+               r->kind == REC_JOB_LOGGED || r->kind == REC_JOB_CANCEL_REQUESTED ||
+               r->kind == REC_JOB_UNBLOCKED;
+    return one ? r->job_ready.seq : 0;
+}
+
 /* The list inside REC_JOBS_GONE. */
 MUST_CHECK int record_seq_append(struct buf *list, uint64_t *previous, uint64_t seq);
 MUST_CHECK int record_seq_next(struct span *list, uint64_t *previous, uint64_t *ret_seq);

@@ -208,38 +208,10 @@ int lists_by_age(struct engine *e)
     return err;
 }
 
-static uint64_t seq_of(const struct record *r)
-{
-    switch ((int)r->kind) {
-    case REC_JOB_NEW:
-        return 0;
-    case REC_JOB_READY:
-    case REC_JOB_CLAIMED:
-    case REC_JOB_EXTENDED:
-    case REC_JOB_CANCEL_REQUESTED:
-    case REC_JOB_BACK:
-    case REC_JOB_DONE:
-    case REC_JOB_DEAD:
-    case REC_JOB_CANCELLED:
-    case REC_JOB_REQUEUED:
-    case REC_JOB_PATCHED:
-    case REC_JOB_NOTED:
-    case REC_JOB_PRIORITY:
-    case REC_JOB_ATTEMPT:
-    case REC_JOB_PROGRESS:
-    case REC_JOB_LOGGED:
-    case REC_JOB_UNBLOCKED:
-        /* The sequence is the first member of each of these. */
-        return r->job_ready.seq;
-    default:
-        return 0;
-    }
-}
-
 static int replay_reserve(struct engine *e, const struct record *r)
 {
     uint32_t number = r->kind == REC_JOB_NEW ? r->job_new.job.queue : 0;
-    const struct live *l = jobs_by_seq(e, seq_of(r), NULL);
+    const struct live *l = jobs_by_seq(e, record_job_seq(r), NULL);
     if (l)
         number = l->job.queue;
     struct queue *q = queue_at(e, number);

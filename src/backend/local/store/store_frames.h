@@ -9,18 +9,6 @@
 #include "base/span.h"
 #include "core/records/record.h"
 
-/* The job that a record changes, if it changes exactly one existing job; otherwise 0. The structs
- * of these records all begin with the sequence. */
-static inline uint64_t record_job_seq(const struct record *r)
-{
-    bool one = (r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) ||
-               r->kind == REC_JOB_NOTED || r->kind == REC_JOB_PRIORITY ||
-               r->kind == REC_JOB_ATTEMPT || r->kind == REC_JOB_PROGRESS ||
-               r->kind == REC_JOB_LOGGED || r->kind == REC_JOB_CANCEL_REQUESTED ||
-               r->kind == REC_JOB_UNBLOCKED;
-    return one ? r->job_ready.seq : 0;
-}
-
 /* Called for each record, whose spans point into the frame. A non-zero return stops the walk. */
 typedef int (*frames_record_fn)(void *ctx, const struct record *r, uint64_t position,
                                 struct err_note *note);
