@@ -5,9 +5,6 @@
 #include "core/jobs/job_texts.h"
 #include "core/records/wire.h"
 
-#define JOB_REST 224                /* what follows the fixed fields of a job, without its texts */
-#define SCHEDULE_REST 200           /* of a schedule */
-#define QUEUE_REST 64               /* of a queue, without its policy */
 #define KEEP_MAX (INT64_C(1) << 52) /* scripts compute with doubles */
 
 _Static_assert(ROW_AT(job, revision) == ROW_AT(queue, revision), "one way to check revisions");
@@ -52,9 +49,8 @@ void redis_ready_member(int64_t priority, uint64_t seq, char out[READY_MEMBER_BY
     ROW_PUT(out, ready, seq, seq);
 }
 
-static struct span done(struct unit *u, const uint8_t *from, const uint8_t *to)
+static struct span done(const uint8_t *from, const uint8_t *to)
 {
-    (void)u;
     return span_of(from, (size_t)(to - from));
 }
 
@@ -93,56 +89,56 @@ static uint8_t row_bits(const struct row *r)
     return (uint8_t)(bits | (r->job.payload_bytes <= SMALL_PAYLOAD_BYTES ? ROW_SMALL : 0));
 }
 
-static size_t texts_len(const struct row *r)
+#define put_byte put_varint
+#define take_byte(in) (uint8_t) take_upto(in, UINT8_MAX)
+#define put_until(at, v) put_varint(at, (uint64_t)(v))
+#define take_until(in) (int64_t) take_varint(in)
+#define wire_max_byte(v) WIRE_U16
+#define wire_max_until(v) WIRE_U64
+
+#define JOB_REST(F)                                                                                \
+    F(fixed64, job.id_hi)                                                                          \
+    F(u8, job.reason)                                                                              \
+    F(wall, job.run_at)                                                                            \
+    F(u8, job.payload_kind)                                                                        \
+    F(u32, job.payload_bytes)                                                                      \
+    F(u16, job.failures)                                                                           \
+    F(u16, job.crashes)                                                                            \
+    F(u8, job.flags)                                                                               \
+    F(u32, lease_ms)                                                                               \
+    F(until, until_ms)                                                                             \
+    F(u32, limits.timeout_ms)                                                                      \
+    F(u32, limits.cancel_grace_ms)                                                                 \
+    F(wall, limits.cancel_at)                                                                      \
+    F(wall, started_at)                                                                            \
+    F(u8, reply_kind)                                                                              \
+    F(u8, reply_state)                                                                             \
+    F(wall, reply_run_at)                                                                          \
+    F(u16, outcome_counts.claims)                                                                  \
+    F(u16, outcome_counts.timeouts)                                                                \
+    F(u16, outcome_counts.releases)                                                                \
+    F(byte, outcome_counts.rejections)                                                             \
+    F(byte, outcome_counts.requeues)                                                               \
+    F(span, worker)                                                                                \
+    F(u8, result_kind)                                                                             \
+    F(u8, error_kind)
+#define JOB_END(F) F(span, extra.undelivered) F(seq, holder.seq) F(fixed64, holder.hi)
+
+static size_t job_bytes_max(const struct row *m)
 {
-    const struct job_extra *x = &r->extra;
-    return job_extra_bytes_max(x) + x->undelivered.len + r->worker.len;
+    return ROW_HEAD(job) + m->extra.unique.len +
+           job_extra_bytes_max(&m->extra) JOB_REST(WIRE_MAX) JOB_END(WIRE_MAX);
 }
 
-static uint8_t *put_job(uint8_t *at, const struct row *r)
+static uint8_t *put_job_rest(uint8_t *at, const struct row *m)
 {
-    const struct job *j = &r->job;
-    at = put_fixed64(at, j->id_hi);
-    at = put_u8(at, j->reason);
-    at = put_wall(at, j->run_at);
-    at = put_u8(at, j->payload_kind);
-    at = put_varint(at, j->payload_bytes);
-    at = put_varint(at, j->failures);
-    at = put_varint(at, j->crashes);
-    return put_u8(at, j->flags);
-}
-
-static uint8_t *put_lease(uint8_t *at, const struct row *r)
-{
-    const struct outcome_counts *f = &r->outcome_counts;
-    at = put_varint(at, r->lease_ms);
-    at = put_varint(at, (uint64_t)r->until_ms);
-    at = put_varint(at, r->limits.timeout_ms);
-    at = put_varint(at, r->limits.cancel_grace_ms);
-    at = put_wall(at, r->limits.cancel_at);
-    at = put_wall(at, r->started_at);
-    at = put_u8(at, r->reply_kind);
-    at = put_u8(at, r->reply_state);
-    at = put_wall(at, r->reply_run_at);
-    at = put_varint(at, f->claims);
-    at = put_varint(at, f->timeouts);
-    at = put_varint(at, f->releases);
-    at = put_varint(at, f->rejections);
-    at = put_varint(at, f->requeues);
-    return put_span(at, r->worker);
-}
-
-static uint8_t *put_extra(uint8_t *at, const struct row *r)
-{
-    struct job_extra rest = r->extra;
+    struct job_extra rest = m->extra;
     rest.unique = (struct span){NULL, 0}; /* this and the next have fixed fields */
     rest.expires_at.ms = 0;
-    at = put_u8(at, r->result_kind);
-    at = put_u8(at, r->error_kind);
+    JOB_REST(WIRE_PUT)
     at = job_extra_put(at, &rest);
-    at = put_span(at, rest.undelivered);
-    at = put_varint(at, r->holder.seq);
-    return put_fixed64(at, r->holder.hi);
+    JOB_END(WIRE_PUT)
+    return at;
 }
 
 static void put_job_fields(uint8_t *row, const struct row *r)
@@ -165,62 +161,25 @@ static void put_job_fields(uint8_t *row, const struct row *r)
 
 struct span redis_row_encode(struct unit *u, const struct row *r)
 {
-    uint8_t *from = room(u, ROW_HEAD(job) + JOB_REST + texts_len(r));
+    uint8_t *from = room(u, job_bytes_max(r));
     if (!from)
         return (struct span){NULL, 0};
     put_job_fields(from, r);
     uint8_t *at = from + ROW_HEAD(job);
     if (r->extra.unique.len)
         memcpy(at, r->extra.unique.at, r->extra.unique.len);
-    at += r->extra.unique.len;
-    at = put_extra(put_lease(put_job(at, r), r), r);
-    return done(u, from, at);
+    return done(from, put_job_rest(at + r->extra.unique.len, r));
 }
 
-static void take_job(struct wire_in *in, struct job *j)
-{
-    j->id_hi = take_fixed64(in);
-    j->reason = take_u8(in);
-    j->run_at = take_wall(in);
-    j->payload_kind = take_u8(in);
-    j->payload_bytes = take_u32(in);
-    j->failures = take_u16(in);
-    j->crashes = take_u16(in);
-    j->flags = take_u8(in);
-}
-
-static void take_lease(struct wire_in *in, struct row *r)
-{
-    struct outcome_counts *f = &r->outcome_counts;
-    r->lease_ms = take_u32(in);
-    r->until_ms = (int64_t)take_varint(in);
-    r->limits.timeout_ms = take_u32(in);
-    r->limits.cancel_grace_ms = take_u32(in);
-    r->limits.cancel_at = take_wall(in);
-    r->started_at = take_wall(in);
-    r->reply_kind = take_u8(in);
-    r->reply_state = take_u8(in);
-    r->reply_run_at = take_wall(in);
-    f->claims = take_u16(in);
-    f->timeouts = take_u16(in);
-    f->releases = take_u16(in);
-    f->rejections = (uint8_t)take_upto(in, UINT8_MAX);
-    f->requeues = (uint8_t)take_upto(in, UINT8_MAX);
-    r->worker = take_span(in);
-}
-
-static void take_extra(struct wire_in *in, struct row *r)
+static void take_job_rest(struct wire_in *in, struct row *m)
 {
     struct job_extra rest;
-    r->result_kind = take_u8(in);
-    r->error_kind = take_u8(in);
+    JOB_REST(WIRE_TAKE)
     job_extra_take(in, &rest);
-    rest.unique = r->extra.unique;
-    rest.expires_at = r->extra.expires_at;
-    rest.undelivered = take_span(in);
-    r->extra = rest;
-    r->holder.seq = take_varint(in);
-    r->holder.hi = take_fixed64(in);
+    rest.unique = m->extra.unique;
+    rest.expires_at = m->extra.expires_at;
+    m->extra = rest;
+    JOB_END(WIRE_TAKE)
 }
 
 /* Converts the sortable form back. */
@@ -254,9 +213,7 @@ int redis_row_decode(uint64_t seq, struct span packed, struct row *ret)
     take_job_fields(packed.at, ret);
     ret->job.seq = seq;
     ret->extra.unique = span_of(packed.at + ROW_HEAD(job), unique);
-    take_job(&in, &ret->job);
-    take_lease(&in, ret);
-    take_extra(&in, ret);
+    take_job_rest(&in, ret);
     ret->packed = packed;
     return wire_ended(&in) && seq_fits(seq) && sound_row(ret) ? 0 : -ERR_CORRUPT;
 }
@@ -282,25 +239,28 @@ static void put_queue_fields(uint8_t *row, const struct wqueue *q)
     ROW_PUT(row, queue, keep_dead_ms, kept((uint64_t)p->keep_dead_ms));
 }
 
-struct span redis_queue_encode(struct unit *u, const struct wqueue *q)
+#define QUEUE_REST(F)                                                                              \
+    F(u32, number)                                                                                 \
+    F(wall, created_at)                                                                            \
+    F(wall, updated_at)                                                                            \
+    F(span, name)                                                                                  \
+    F(span, owner)                                                                                 \
+    F(span, note)                                                                                  \
+    F(span, attributes)
+
+struct span redis_queue_encode(struct unit *u, const struct wqueue *m)
 {
     struct buf policy;
     struct span packed = {NULL, 0};
     buf_init(&policy);
-    size_t texts = q->name.len + q->owner.len + q->note.len + q->attributes.len;
-    uint8_t *from = policy_encode(&q->policy, &policy) == 0
-                        ? room(u, ROW_HEAD(queue) + QUEUE_REST + texts + policy.len)
+    uint8_t *from = policy_encode(&m->policy, &policy) == 0
+                        ? room(u, ROW_HEAD(queue) + WIRE_LENGTH + policy.len QUEUE_REST(WIRE_MAX))
                         : NULL;
     if (from) {
-        put_queue_fields(from, q);
-        uint8_t *at = put_varint(from + ROW_HEAD(queue), q->number);
-        at = put_wall(at, q->created_at);
-        at = put_wall(at, q->updated_at);
-        at = put_span(at, q->name);
-        at = put_span(at, q->owner);
-        at = put_span(at, q->note);
-        at = put_span(at, q->attributes);
-        packed = done(u, from, put_span(at, buf_span(&policy)));
+        uint8_t *at = from + ROW_HEAD(queue);
+        put_queue_fields(from, m);
+        QUEUE_REST(WIRE_PUT)
+        packed = done(from, put_span(at, buf_span(&policy)));
     }
     u->nomem |= !from;
     buf_done(&policy);
@@ -309,51 +269,44 @@ struct span redis_queue_encode(struct unit *u, const struct wqueue *q)
 
 int redis_queue_decode(struct span packed, struct wqueue *ret)
 {
+    struct wqueue *m = ret;
     size_t head = ROW_HEAD(queue);
     if (packed.len < head || ROW_GET(packed.at, queue, version) != ROW_VERSION)
         return -ERR_CORRUPT;
-    struct wire_in in = {.rest = span_of(packed.at + head, packed.len - head)};
-    ret->generation = (uint32_t)ROW_GET(packed.at, queue, generation);
-    ret->paused_until.ms = (int64_t)ROW_GET(packed.at, queue, paused_until);
-    ret->number = take_u32(&in);
-    ret->created_at = take_wall(&in);
-    ret->updated_at = take_wall(&in);
-    ret->name = take_span(&in);
-    ret->owner = take_span(&in);
-    ret->note = take_span(&in);
-    ret->attributes = take_span(&in);
-    struct span policy = take_span(&in);
-    ret->packed = packed;
-    if (!wire_ended(&in) || policy_decode(policy, &ret->policy) != 0 || !sound_queue(ret))
+    struct wire_in rest = {.rest = span_of(packed.at + head, packed.len - head)}, *in = &rest;
+    m->generation = (uint32_t)ROW_GET(packed.at, queue, generation);
+    m->paused_until.ms = (int64_t)ROW_GET(packed.at, queue, paused_until);
+    QUEUE_REST(WIRE_TAKE)
+    struct span policy = take_span(in);
+    m->packed = packed;
+    if (!wire_ended(in) || policy_decode(policy, &m->policy) != 0 || !sound_queue(m))
         return -ERR_CORRUPT;
     return 0;
 }
 
 /* --- replies, keys, attempts, bulk actions --- */
 
-struct span redis_reply_encode(struct unit *u, const struct kept_reply *w)
+#define REPLY(F) F(seq, seq) F(u8, kind) F(u8, state) F(wall, run_at)
+
+struct span redis_reply_encode(struct unit *u, const struct kept_reply *m)
 {
-    uint8_t *from = room(u, 40), *at = from;
+    uint8_t *from = room(u, WIRE_U8 REPLY(WIRE_MAX)), *at = from;
     if (!from)
         return (struct span){NULL, 0};
     at = put_u8(at, ROW_VERSION);
-    at = put_varint(at, w->seq);
-    at = put_u8(at, w->kind);
-    at = put_u8(at, w->state);
-    return done(u, from, put_wall(at, w->run_at));
+    REPLY(WIRE_PUT)
+    return done(from, at);
 }
 
 int redis_reply_decode(struct span packed, struct kept_reply *ret)
 {
-    struct wire_in in = {.rest = packed};
-    if (take_u8(&in) != ROW_VERSION)
+    struct kept_reply *m = ret;
+    struct wire_in rest = {.rest = packed}, *in = &rest;
+    if (take_u8(in) != ROW_VERSION)
         return -ERR_CORRUPT;
-    ret->seq = take_varint(&in);
-    ret->kind = take_u8(&in);
-    ret->state = take_u8(&in);
-    ret->run_at = take_wall(&in);
-    bool right = ret->kind <= OP_KIND_COUNT && ret->state < STATE_COUNT && ret->seq <= LIMIT_SEQ;
-    return wire_ended(&in) && right ? 0 : -ERR_CORRUPT;
+    REPLY(WIRE_TAKE)
+    bool right = m->kind <= OP_KIND_COUNT && m->state < STATE_COUNT && m->seq <= LIMIT_SEQ;
+    return wire_ended(in) && right ? 0 : -ERR_CORRUPT;
 }
 
 void redis_idem_encode(const struct idem *k, char out[IDEM_BYTES])
@@ -387,7 +340,7 @@ struct span redis_attempt_encode(struct unit *u, const struct ended *a)
     ROW_PUT(from, attempt, number, a->number);
     uint8_t *at = put_u8(from + ROW_HEAD(attempt), a->outcome);
     at = put_u8(at, a->error_kind);
-    return done(u, from, put_span(put_span(at, a->worker), a->error));
+    return done(from, put_span(put_span(at, a->worker), a->error));
 }
 
 int redis_attempt_decode(struct span packed, struct attempt_view *ret)
@@ -409,116 +362,90 @@ int redis_attempt_decode(struct span packed, struct attempt_view *ret)
     return wire_ended(&in) && right ? 0 : -ERR_CORRUPT;
 }
 
-struct span redis_bulk_encode(struct unit *u, const struct bulk *b, uint32_t epoch)
+#define BULK(F)                                                                                    \
+    F(u8, action)                                                                                  \
+    F(u32, queue)                                                                                  \
+    F(u32, states)                                                                                 \
+    F(seq, seq_max)                                                                                \
+    F(wall, at)                                                                                    \
+    F(seq, cursor)                                                                                 \
+    F(u64, changed)                                                                                \
+    F(u64, refused)
+
+struct span redis_bulk_encode(struct unit *u, const struct bulk *m, uint32_t epoch)
 {
-    struct span group = span_text(b->group), kind = span_text(b->kind);
-    uint8_t *from = room(u, 128 + group.len + kind.len), *at = from;
+    struct span group = span_text(m->group), kind = span_text(m->kind);
+    uint8_t *from =
+        room(u, WIRE_U8 + WIRE_U32 + wire_max_span(group) + wire_max_span(kind) BULK(WIRE_MAX));
     if (!from)
         return (struct span){NULL, 0};
-    at = put_u8(at, ROW_VERSION);
-    at = put_varint(at, epoch);
-    at = put_u8(at, b->action);
-    at = put_varint(at, b->queue);
-    at = put_varint(at, b->states);
-    at = put_varint(at, b->seq_max);
-    at = put_wall(at, b->at);
-    at = put_varint(at, b->cursor);
-    at = put_varint(at, b->changed);
-    at = put_varint(at, b->refused);
-    return done(u, from, put_span(put_span(at, group), kind));
+    uint8_t *at = put_varint(put_u8(from, ROW_VERSION), epoch);
+    BULK(WIRE_PUT)
+    return done(from, put_span(put_span(at, group), kind));
 }
 
 int redis_bulk_decode(struct span packed, struct bulk *ret, struct span *ret_group,
                       struct span *ret_kind, uint32_t *ret_epoch)
 {
-    struct wire_in in = {.rest = packed};
-    if (take_u8(&in) != ROW_VERSION)
+    struct bulk *m = ret;
+    struct wire_in rest = {.rest = packed}, *in = &rest;
+    if (take_u8(in) != ROW_VERSION)
         return -ERR_CORRUPT;
-    *ret_epoch = take_u32(&in);
-    ret->action = take_u8(&in);
-    ret->queue = take_u32(&in);
-    ret->states = take_u32(&in);
-    ret->seq_max = take_varint(&in);
-    ret->at = take_wall(&in);
-    ret->cursor = take_varint(&in);
-    ret->changed = take_varint(&in);
-    ret->refused = take_varint(&in);
-    *ret_group = take_span(&in);
-    *ret_kind = take_span(&in);
-    return wire_ended(&in) && ret->action >= BULK_REQUEUE && ret->action <= BULK_CANCEL_NOW
+    *ret_epoch = take_u32(in);
+    BULK(WIRE_TAKE)
+    *ret_group = take_span(in);
+    *ret_kind = take_span(in);
+    return wire_ended(in) && m->action >= BULK_REQUEUE && m->action <= BULK_CANCEL_NOW
                ? 0
                : -ERR_CORRUPT;
 }
 
 /* --- schedules --- */
 
-static uint8_t *put_schedule_state(uint8_t *at, const struct schedule_state *s)
-{
-    at = put_wall(at, s->next_at);
-    at = put_wall(at, s->retry_at);
-    at = put_wall(at, s->last_at);
-    at = put_wall(at, s->fired_at);
-    at = put_fixed64(at, s->id_hi);
-    at = put_varint(at, s->item);
-    at = put_varint(at, s->fired);
-    at = put_varint(at, s->missed);
-    at = put_varint(at, s->failures);
-    return put_u8(at, s->error);
-}
+#define SCHEDULE_REST(F)                                                                           \
+    F(wall, state.next_at)                                                                         \
+    F(wall, state.retry_at)                                                                        \
+    F(wall, state.last_at)                                                                         \
+    F(wall, state.fired_at)                                                                        \
+    F(fixed64, state.id_hi)                                                                        \
+    F(seq, state.item)                                                                             \
+    F(u64, state.fired)                                                                            \
+    F(u64, state.missed)                                                                           \
+    F(u32, state.failures)                                                                         \
+    F(u8, state.error)                                                                             \
+    F(u32, number)                                                                                 \
+    F(bool, paused)                                                                                \
+    F(wall, created_at)                                                                            \
+    F(wall, updated_at)                                                                            \
+    F(span, name)                                                                                  \
+    F(span, owner)                                                                                 \
+    F(span, note)                                                                                  \
+    F(span, attributes)                                                                            \
+    F(span, text)
 
-struct span redis_schedule_encode(struct unit *u, const struct wschedule *s)
+struct span redis_schedule_encode(struct unit *u, const struct wschedule *m)
 {
-    size_t texts = s->name.len + s->owner.len + s->note.len + s->attributes.len + s->text.len;
-    uint8_t *from = room(u, ROW_HEAD(schedule) + SCHEDULE_REST + texts);
+    uint8_t *from = room(u, ROW_HEAD(schedule) SCHEDULE_REST(WIRE_MAX));
     if (!from)
         return (struct span){NULL, 0};
     ROW_PUT(from, schedule, version, ROW_VERSION);
     ROW_PUT(from, schedule, revision, 0);
-    ROW_PUT(from, schedule, last_seq, s->state.seq);
-    uint8_t *at = put_schedule_state(from + ROW_HEAD(schedule), &s->state);
-    at = put_varint(at, s->number);
-    at = put_u8(at, s->paused);
-    at = put_wall(at, s->created_at);
-    at = put_wall(at, s->updated_at);
-    at = put_span(at, s->name);
-    at = put_span(at, s->owner);
-    at = put_span(at, s->note);
-    at = put_span(at, s->attributes);
-    return done(u, from, put_span(at, s->text));
-}
-
-static void take_schedule_state(struct wire_in *in, struct schedule_state *s)
-{
-    s->next_at = take_wall(in);
-    s->retry_at = take_wall(in);
-    s->last_at = take_wall(in);
-    s->fired_at = take_wall(in);
-    s->id_hi = take_fixed64(in);
-    s->item = take_varint(in);
-    s->fired = take_varint(in);
-    s->missed = take_varint(in);
-    s->failures = take_u32(in);
-    s->error = take_u8(in);
+    ROW_PUT(from, schedule, last_seq, m->state.seq);
+    uint8_t *at = from + ROW_HEAD(schedule);
+    SCHEDULE_REST(WIRE_PUT)
+    return done(from, at);
 }
 
 int redis_schedule_decode(struct span packed, struct wschedule *ret)
 {
+    struct wschedule *m = ret;
     size_t head = ROW_HEAD(schedule);
     if (packed.len < head || ROW_GET(packed.at, schedule, version) != ROW_VERSION)
         return -ERR_CORRUPT;
-    struct wire_in in = {.rest = span_of(packed.at + head, packed.len - head)};
-    ret->state.seq = ROW_GET(packed.at, schedule, last_seq);
-    take_schedule_state(&in, &ret->state);
-    ret->number = take_u32(&in);
-    ret->paused = take_bool(&in);
-    ret->created_at = take_wall(&in);
-    ret->updated_at = take_wall(&in);
-    ret->name = take_span(&in);
-    ret->owner = take_span(&in);
-    ret->note = take_span(&in);
-    ret->attributes = take_span(&in);
-    ret->text = take_span(&in);
-    bool right = ret->state.error < SCHEDULE_ERROR_COUNT && ret->state.seq <= LIMIT_SEQ &&
-                 ret->state.item <= LIMIT_SEQ;
-    return wire_ended(&in) && right ? 0 : -ERR_CORRUPT;
+    struct wire_in rest = {.rest = span_of(packed.at + head, packed.len - head)}, *in = &rest;
+    m->state.seq = ROW_GET(packed.at, schedule, last_seq);
+    SCHEDULE_REST(WIRE_TAKE)
+    bool right = m->state.error < SCHEDULE_ERROR_COUNT && m->state.seq <= LIMIT_SEQ &&
+                 m->state.item <= LIMIT_SEQ;
+    return wire_ended(in) && right ? 0 : -ERR_CORRUPT;
 }
