@@ -78,22 +78,28 @@ static void line_print(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-void check_problem(struct check *c, enum check_advice advice, const char *format, ...)
+static void problem_report(struct check *c, enum check_advice advice, const char *sort_key,
+                           const char *text)
 {
-    va_list args;
-    char text[sizeof c->sorts[0].first];
-    struct check_sort *sort = sort_of(c, format);
+    struct check_sort *sort = sort_of(c, sort_key);
     c->advised[advice] = true;
     c->problems++;
     if (++sort->count > PROBLEMS_SHOWN)
         return;
+    if (sort->count == 1)
+        snprintf(sort->first, sizeof sort->first, "%s", text);
+    fputs("problem: ", c->out);
+    line_print(c->out, text);
+}
+
+void check_problem(struct check *c, enum check_advice advice, const char *format, ...)
+{
+    va_list args;
+    char text[sizeof c->sorts[0].first];
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (sort->count == 1)
-        memcpy(sort->first, text, sizeof text);
-    fputs("problem: ", c->out);
-    line_print(c->out, text);
+    problem_report(c, advice, format, text);
 }
 
 void check_warning(struct check *c, enum check_advice advice, const char *format, ...)
@@ -166,6 +172,16 @@ bool check_step(struct check *c, sqlite3_stmt *st)
         check_problem(c, ADVICE_FILE, "%s", note.text);
     }
     return false;
+}
+
+void check_query(struct check *c, const char *sql)
+{
+    sqlite3_stmt *st = check_prepare(c, sql);
+    if (st) /* nothing happens if the query has no such parameter */
+        sqlite3_bind_int64(st, sqlite3_bind_parameter_index(st, ":blocked"), STATE_BLOCKED);
+    while (check_step(c, st))
+        problem_report(c, ADVICE_ROWS, sql, (const char *)sqlite3_column_text(st, 0));
+    sqlite3_finalize(st);
 }
 
 /* The same for a scan by rising job, of which `last` was the one before. */
@@ -263,17 +279,9 @@ static int check_queues(struct check *c)
 }
 
 /* The index that forbids it may itself be damaged, so it is not asked. */
-static void check_names(struct check *c)
-{
-    sqlite3_stmt *st =
-        check_prepare(c, "SELECT min(number), max(number) FROM queues NOT INDEXED WHERE gone = 0 "
-                         "GROUP BY CAST(name AS BLOB) HAVING count(*) > 1");
-    while (check_step(c, st))
-        check_problem(c, ADVICE_ROWS, "queue %lld and queue %lld have the same name",
-                      (long long)sqlite3_column_int64(st, 0),
-                      (long long)sqlite3_column_int64(st, 1));
-    sqlite3_finalize(st);
-}
+#define SAME_NAMES                                                                                 \
+    "SELECT printf('queue %d and queue %d have the same name', min(number), max(number))"          \
+    " FROM queues NOT INDEXED WHERE gone = 0 GROUP BY CAST(name AS BLOB) HAVING count(*) > 1"
 
 static void print_queues(struct check *c)
 {
@@ -447,17 +455,9 @@ static void check_keys(struct check *c)
 }
 
 /* Rows are by expiry, so the same key could be there twice; the engine would not load it. */
-static void check_keys_twice(struct check *c)
-{
-    sqlite3_stmt *st =
-        check_prepare(c, "SELECT min(seq), max(seq) FROM keys GROUP BY key_hi, key_lo "
-                         "HAVING count(*) > 1");
-    while (check_step(c, st))
-        check_problem(c, ADVICE_ROWS, "job %lld and job %lld have the same idempotency key",
-                      (long long)sqlite3_column_int64(st, 0),
-                      (long long)sqlite3_column_int64(st, 1));
-    sqlite3_finalize(st);
-}
+#define SAME_KEYS                                                                                  \
+    "SELECT printf('job %d and job %d have the same idempotency key', min(seq), max(seq))"         \
+    " FROM keys GROUP BY key_hi, key_lo HAVING count(*) > 1"
 
 /* ---- all of it ---- */
 
@@ -475,10 +475,10 @@ static enum check_result check_rows(struct check *c)
     check_gones(c);
     check_attempts(c);
     check_hours(c);
-    check_names(c);
+    check_query(c, SAME_NAMES);
     check_bulks(c);
     check_keys(c);
-    check_keys_twice(c);
+    check_query(c, SAME_KEYS);
     check_kv(c);
     check_dependencies(c);
     check_notices(c);

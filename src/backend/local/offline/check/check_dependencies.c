@@ -13,21 +13,6 @@ static long long number(sqlite3_stmt *st, int at)
     return (long long)sqlite3_column_int64(st, at);
 }
 
-static void check_blocked(struct check *c)
-{
-    sqlite3_stmt *st =
-        check_prepare(c, "SELECT j.seq FROM jobs j LEFT JOIN dependents d ON d.seq = j.seq"
-                         " WHERE j.state = ?1 AND d.seq IS NULL AND " ROW_NOT_GONE);
-    if (st)
-        bind_number(st, 1, STATE_BLOCKED);
-    while (check_step(c, st))
-        check_problem(c, ADVICE_ROWS,
-                      "job %lld is blocked, but table dependents has no row for it: nothing will "
-                      "make it ready",
-                      number(st, 0));
-    sqlite3_finalize(st);
-}
-
 static void check_edges(struct check *c)
 {
     sqlite3_stmt *st = check_prepare(
@@ -50,55 +35,26 @@ static void check_edges(struct check *c)
     sqlite3_finalize(st);
 }
 
-static void check_counts(struct check *c)
-{
-    sqlite3_stmt *st = check_prepare(
-        c, "SELECT d.seq, d.total, d.done + d.dead + d.cancelled + d.removed,"
-           " (SELECT count(*) FROM dependencies e WHERE e.seq = d.seq) AS waits FROM dependents d"
-           " WHERE d.total < d.done + d.dead + d.cancelled + d.removed +"
-           " (SELECT count(*) FROM dependencies e WHERE e.seq = d.seq)");
-    while (check_step(c, st))
-        check_problem(c, ADVICE_ROWS,
-                      "job %lld depends on %lld jobs, but %lld have ended, and it waits for %lld",
-                      number(st, 0), number(st, 1), number(st, 2), number(st, 3));
-    sqlite3_finalize(st);
-}
-
-/* Of a job that is blocked the counts are exact. */
-static void check_blocked_counts(struct check *c)
-{
-    sqlite3_stmt *st = check_prepare(
-        c, "SELECT d.seq, d.total, d.done + d.dead + d.cancelled + d.removed,"
-           " (SELECT count(*) FROM dependencies e WHERE e.seq = d.seq) FROM dependents d"
-           " JOIN jobs j ON j.seq = d.seq WHERE j.state = ?1 AND d.total >"
-           " d.done + d.dead + d.cancelled + d.removed +"
-           " (SELECT count(*) FROM dependencies e WHERE e.seq = d.seq) AND " ROW_NOT_GONE);
-    if (st)
-        bind_number(st, 1, STATE_BLOCKED);
-    while (check_step(c, st))
-        check_problem(c, ADVICE_ROWS,
-                      "job %lld is blocked and depends on %lld jobs, of which %lld have ended and "
-                      "%lld are left: dependencies are missing",
-                      number(st, 0), number(st, 1), number(st, 2), number(st, 3));
-    sqlite3_finalize(st);
-}
-
-static void check_ends(struct check *c)
-{
-    sqlite3_stmt *st = check_prepare(c, "SELECT x.seq FROM parents_ended x WHERE NOT EXISTS"
-                                        " (SELECT 1 FROM dependencies e WHERE e.parent = x.seq)");
-    while (check_step(c, st))
-        check_problem(c, ADVICE_ROWS,
-                      "table parents_ended has a row for job %lld, for which no job waits",
-                      number(st, 0));
-    sqlite3_finalize(st);
-}
+#define WAITS "(SELECT count(*) FROM dependencies e WHERE e.seq = d.seq)"
+#define ENDED "d.done + d.dead + d.cancelled + d.removed"
 
 void check_dependencies(struct check *c)
 {
-    check_blocked(c);
+    check_query(c, "SELECT printf('job %d is blocked, but table dependents has no row for it:"
+                   " nothing will make it ready', j.seq)"
+                   " FROM jobs j LEFT JOIN dependents d ON d.seq = j.seq"
+                   " WHERE j.state = :blocked AND d.seq IS NULL AND " ROW_NOT_GONE);
     check_edges(c);
-    check_counts(c);
-    check_blocked_counts(c);
-    check_ends(c);
+    check_query(c, "SELECT printf('job %d depends on %d jobs, but %d have ended, and it waits for"
+                   " %d', d.seq, d.total, " ENDED ", " WAITS ") FROM dependents d"
+                   " WHERE d.total < " ENDED " + " WAITS);
+    /* Of a job that is blocked the counts are exact. */
+    check_query(c,
+                "SELECT printf('job %d is blocked and depends on %d jobs, of which %d have"
+                " ended and %d are left: dependencies are missing', d.seq, d.total, " ENDED
+                ", " WAITS ") FROM dependents d JOIN jobs j ON j.seq = d.seq"
+                " WHERE j.state = :blocked AND d.total > " ENDED " + " WAITS " AND " ROW_NOT_GONE);
+    check_query(c, "SELECT printf('table parents_ended has a row for job %d, for which no job"
+                   " waits', x.seq) FROM parents_ended x"
+                   " WHERE NOT EXISTS (SELECT 1 FROM dependencies e WHERE e.parent = x.seq)");
 }

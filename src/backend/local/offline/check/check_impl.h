@@ -102,6 +102,9 @@ void check_warning(struct check *c, enum check_advice advice, const char *format
 sqlite3_stmt *check_prepare(struct check *c, const char *sql);
 /* Whether there is a row; a failure is a finding. */
 bool check_step(struct check *c, sqlite3_stmt *st);
+/* A rule that a query can tell: each of its rows is a problem, and its only column the message; it
+ * may name the state of blocked jobs as :blocked. */
+void check_query(struct check *c, const char *sql);
 struct check_queue *check_queue_of(struct check *c, uint32_t number); /* NULL = none */
 /* Reads the file without SQLite, and so before SQLite opens it: closing a file gives up all locks
  * that the process has on it. -ERR_IO, -ERR_NOMEM with a note. */
