@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcurl's multi interface on the loop: libcurl says which sockets to watch and when to call it
- * again, and libuv does so. Names are resolved by libuv's threads before libcurl gets the call. */
+/* Names are resolved by libuv's threads before libcurl gets the call. */
 #include "broker/alerts/webhook.h"
 
-#include <curl/curl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -14,20 +12,18 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "broker/alerts/curl_loop.h"
 #include "core/alerts/webhook.h"
 
 #define ANSWER_BYTES_MAX ((size_t)1 << 20) /* the rest is not read */
 #define HOST_BYTES 256
 
 struct webhooks {
-    uv_loop_t *loop;
+    struct curl_loop curl;
     struct webhook_policy policy;
-    CURLM *multi;
-    uv_timer_t timer;
     uv_idle_t idle; /* ends calls that failed before a connection was opened */
     struct call *first;
-    bool closing;
-    size_t handles; /* open uv handles: timer, idle, polls */
+    unsigned open; /* of curl and idle, those that are not closed */
     void (*closed)(void *ctx);
     void *closed_ctx;
 };
@@ -111,7 +107,7 @@ static void call_free(struct call *c)
         if (c->next)
             c->next->prev = c->prev;
         if (c->curl)
-            curl_multi_remove_handle(c->owner->multi, c->curl);
+            curl_multi_remove_handle(c->owner->curl.multi, c->curl);
     }
     curl_easy_cleanup(c->curl);
     curl_slist_free_all(c->headers);
@@ -233,14 +229,14 @@ static void call_fail(struct call *c, const char *why, bool ours)
 
 static void call_begin(struct call *c)
 {
-    uint64_t spent = uv_now(c->owner->loop) - c->begun;
+    uint64_t spent = uv_now(c->owner->curl.loop) - c->begun;
     if (spent >= c->owner->policy.timeout_ms) {
         call_fail(c, "resolving the name took too long", false);
         return;
     }
     c->curl = curl_easy_init();
     if (!c->curl || !options_set(c, (uint32_t)(c->owner->policy.timeout_ms - spent)) ||
-        curl_multi_add_handle(c->owner->multi, c->curl) != CURLM_OK) {
+        curl_multi_add_handle(c->owner->curl.multi, c->curl) != CURLM_OK) {
         curl_easy_cleanup(c->curl);
         c->curl = NULL;
         call_fail(c, "out of memory", true);
@@ -310,7 +306,7 @@ static int lookup(struct call *c)
     }
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     c->lookup.data = c;
-    if (uv_getaddrinfo(c->owner->loop, &c->lookup, lookup_cb, c->host, c->port, &hints) != 0)
+    if (uv_getaddrinfo(c->owner->curl.loop, &c->lookup, lookup_cb, c->host, c->port, &hints) != 0)
         return -ERR_NOMEM;
     c->looking_up = true;
     return 0;
@@ -346,7 +342,7 @@ int webhooks_send(struct webhooks *w, const struct webhook_post *post)
     if (!c)
         return -ERR_NOMEM;
     c->url = url;
-    c->begun = uv_now(w->loop);
+    c->begun = uv_now(w->curl.loop);
     c->owner = w;
     c->next = w->first;
     if (c->next)
@@ -377,8 +373,9 @@ static void idle_cb(uv_idle_t *idle)
     }
 }
 
-static void finish(struct call *c, CURLcode code)
+static void call_done(void *call, CURLcode code)
 {
+    struct call *c = call;
     long status = 0;
     curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
     struct webhook_result result = {.reached = true, .status = (uint16_t)status};
@@ -399,30 +396,36 @@ static void finish(struct call *c, CURLcode code)
     call_end(c, &result);
 }
 
-static void results_take(struct webhooks *w)
+static void call_unwatched(void *call)
 {
-    int left;
-    CURLMsg *message;
-    while ((message = curl_multi_info_read(w->multi, &left)) != NULL) {
-        void *c = NULL;
-        CURLcode code = message->data.result;
-        if (message->msg == CURLMSG_DONE &&
-            curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &c) == CURLE_OK)
-            finish(c, code);
-    }
+    call_fail(call, "out of memory", true);
 }
 
-/* ---- sockets and time ---- */
+/* ---- open and close ---- */
 
-struct watched_socket {
-    struct webhooks *owner;
-    uv_poll_t poll;
-    curl_socket_t fd;
-};
-
-static void handle_closed(struct webhooks *w)
+int webhooks_open(uv_loop_t *loop, const struct webhook_policy *policy, struct webhooks **ret)
 {
-    if (--w->handles > 0 || !w->closing)
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        return -ERR_NOMEM;
+    struct webhooks *w = mem_zalloc(sizeof *w);
+    if (w)
+        w->curl = (struct curl_loop){.done = call_done, .unwatched = call_unwatched};
+    if (!w || curl_loop_open(&w->curl, loop) < 0) {
+        mem_free(w);
+        curl_global_cleanup();
+        return -ERR_NOMEM;
+    }
+    w->policy = *policy;
+    CHECK(uv_idle_init(loop, &w->idle) == 0);
+    w->idle.data = w;
+    w->open = 2;
+    *ret = w;
+    return 0;
+}
+
+static void part_closed(struct webhooks *w)
+{
+    if (--w->open > 0)
         return;
     void (*closed)(void *ctx) = w->closed;
     void *ctx = w->closed_ctx;
@@ -430,122 +433,14 @@ static void handle_closed(struct webhooks *w)
     closed(ctx);
 }
 
-static void socket_closed_cb(uv_handle_t *handle)
+static void idle_closed_cb(uv_handle_t *handle)
 {
-    struct watched_socket *s = handle->data;
-    struct webhooks *w = s->owner;
-    mem_free(s);
-    handle_closed(w);
+    part_closed(handle->data);
 }
 
-static void poll_cb(uv_poll_t *poll, int status, int events)
+static void curl_closed_cb(struct curl_loop *l)
 {
-    struct watched_socket *s = poll->data;
-    struct webhooks *w = s->owner;
-    int flags = status < 0 ? CURL_CSELECT_ERR : 0, running;
-    if (events & UV_READABLE)
-        flags |= CURL_CSELECT_IN;
-    if (events & UV_WRITABLE)
-        flags |= CURL_CSELECT_OUT;
-    curl_multi_socket_action(w->multi, s->fd, flags, &running);
-    results_take(w);
-}
-
-static struct watched_socket *socket_watch(struct webhooks *w, curl_socket_t fd)
-{
-    struct watched_socket *s = mem_zalloc(sizeof *s);
-    if (!s || uv_poll_init_socket(w->loop, &s->poll, fd) != 0) {
-        mem_free(s);
-        return NULL;
-    }
-    s->owner = w;
-    s->fd = fd;
-    s->poll.data = s;
-    w->handles++;
-    curl_multi_assign(w->multi, fd, s);
-    return s;
-}
-
-/* Always 0: any other value would end every present and future call. A call whose socket cannot be
- * watched ends alone. */
-static int socket_cb(CURL *curl, curl_socket_t fd, int what, void *ctx, void *of_socket)
-{
-    struct webhooks *w = ctx;
-    struct watched_socket *s = of_socket;
-    struct call *c = NULL;
-    if (what == CURL_POLL_REMOVE) {
-        if (s) {
-            curl_multi_assign(w->multi, fd, NULL);
-            uv_close((uv_handle_t *)&s->poll, socket_closed_cb);
-        }
-        return 0;
-    }
-    if (!s)
-        s = socket_watch(w, fd);
-    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    bool watched = s && uv_poll_start(&s->poll, events, poll_cb) == 0;
-    if (!watched && curl_easy_getinfo(curl, CURLINFO_PRIVATE, (char **)&c) == CURLE_OK && c)
-        call_fail(c, "out of memory", true);
-    return 0;
-}
-
-static void timer_cb(uv_timer_t *timer)
-{
-    struct webhooks *w = timer->data;
-    int running;
-    curl_multi_socket_action(w->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    results_take(w);
-}
-
-/* Must not call back into libcurl, so "now" is the next iteration of the loop. */
-static int time_cb(CURLM *multi, long ms, void *ctx)
-{
-    struct webhooks *w = ctx;
-    (void)multi;
-    if (ms < 0)
-        uv_timer_stop(&w->timer);
-    else
-        uv_timer_start(&w->timer, timer_cb, (uint64_t)ms, 0);
-    return 0;
-}
-
-/* ---- open and close ---- */
-
-static bool multi_set(struct webhooks *w)
-{
-    return curl_multi_setopt(w->multi, CURLMOPT_SOCKETFUNCTION, socket_cb) == CURLM_OK &&
-           curl_multi_setopt(w->multi, CURLMOPT_SOCKETDATA, w) == CURLM_OK &&
-           curl_multi_setopt(w->multi, CURLMOPT_TIMERFUNCTION, time_cb) == CURLM_OK &&
-           curl_multi_setopt(w->multi, CURLMOPT_TIMERDATA, w) == CURLM_OK;
-}
-
-int webhooks_open(uv_loop_t *loop, const struct webhook_policy *policy, struct webhooks **ret)
-{
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return -ERR_NOMEM;
-    struct webhooks *w = mem_zalloc(sizeof *w);
-    if (w) {
-        w->loop = loop;
-        w->policy = *policy;
-        w->multi = curl_multi_init();
-    }
-    if (!w || !w->multi || !multi_set(w)) {
-        if (w)
-            curl_multi_cleanup(w->multi);
-        mem_free(w);
-        curl_global_cleanup();
-        return -ERR_NOMEM;
-    }
-    CHECK(uv_timer_init(loop, &w->timer) == 0 && uv_idle_init(loop, &w->idle) == 0);
-    w->timer.data = w->idle.data = w;
-    w->handles = 2;
-    *ret = w;
-    return 0;
-}
-
-static void own_closed_cb(uv_handle_t *handle)
-{
-    handle_closed(handle->data);
+    part_closed((struct webhooks *)((char *)l - offsetof(struct webhooks, curl)));
 }
 
 /* A name resolution in a thread cannot be stopped; it finds that its call has ended. */
@@ -564,13 +459,11 @@ static void call_cut(struct webhooks *w, struct call *c)
 
 void webhooks_close(struct webhooks *w, void (*fn)(void *ctx), void *ctx)
 {
-    w->closing = true;
     w->closed = fn;
     w->closed_ctx = ctx;
     while (w->first)
         call_cut(w, w->first);
-    curl_multi_cleanup(w->multi); /* closes the rest of its sockets */
+    curl_loop_close(&w->curl, curl_closed_cb);
     curl_global_cleanup();
-    uv_close((uv_handle_t *)&w->timer, own_closed_cb);
-    uv_close((uv_handle_t *)&w->idle, own_closed_cb);
+    uv_close((uv_handle_t *)&w->idle, idle_closed_cb);
 }

@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcurl says which sockets to watch and when to call it again; libuv does both. */
 #include "cli/work/runner/calls.h"
 
-#include <curl/curl.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/containers/link.h"
 #include "base/mem.h"
+#include "broker/alerts/curl_loop.h"
 #include "cli/client/http/http_curl.h"
 
 #define CONNECT_MS 5000L
 
 struct calls {
-    uv_loop_t *loop;
-    CURLM *multi;
-    uv_timer_t timer;
+    struct curl_loop curl;
     struct link all;
-    size_t handles; /* open uv handles: the timer, and one for each socket */
-    bool closing;
 };
 
 struct call {
@@ -37,18 +31,12 @@ struct call {
     void *ctx;
 };
 
-struct call_socket {
-    struct calls *owner;
-    uv_poll_t poll;
-    curl_socket_t fd;
-};
-
 /* ---- the request ---- */
 
 static void call_free(struct call *c)
 {
     if (c->curl) {
-        curl_multi_remove_handle(c->owner->multi, c->curl);
+        curl_multi_remove_handle(c->owner->curl.multi, c->curl);
         curl_easy_cleanup(c->curl);
     }
     curl_slist_free_all(c->headers);
@@ -153,7 +141,7 @@ struct call *calls_send(struct calls *owner, const struct call_request *r)
     link_append(&owner->all, &c->link);
     c->curl = curl_easy_init();
     if (c->curl && buf_append_span(&c->request, r->body) == 0 && headers_build(c, r) &&
-        request_set(c, r) && curl_multi_add_handle(owner->multi, c->curl) == CURLM_OK)
+        request_set(c, r) && curl_multi_add_handle(owner->curl.multi, c->curl) == CURLM_OK)
         return c;
     call_free(c);
     return NULL;
@@ -166,8 +154,9 @@ void call_cancel(struct call *c)
 
 /* ---- the reply ---- */
 
-static void call_finish(struct call *c, CURLcode code)
+static void call_finish(void *call, CURLcode code)
 {
+    struct call *c = call;
     struct call_reply reply = {.body = buf_span(&c->reply), .body_bytes = c->reply_bytes};
     curl_off_t seconds = 0, length = 0;
     char *type = NULL;
@@ -185,151 +174,35 @@ static void call_finish(struct call *c, CURLcode code)
         reply.error = c->too_long ? "the reply is too long" : client_curl_why(code, c->error);
     }
     /* The connection is free before the callback, which may send the next request on it. */
-    curl_multi_remove_handle(c->owner->multi, c->curl);
+    curl_multi_remove_handle(c->owner->curl.multi, c->curl);
     c->done(c->ctx, &reply);
     call_free(c);
 }
 
-static void results_take(struct calls *owner)
-{
-    int left;
-    CURLMsg *message;
-    while ((message = curl_multi_info_read(owner->multi, &left)) != NULL) {
-        void *c = NULL;
-        CURLcode code = message->data.result;
-        if (message->msg == CURLMSG_DONE &&
-            curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &c) == CURLE_OK)
-            call_finish(c, code);
-    }
-}
-
-/* ---- sockets and time ---- */
-
-static void handle_closed(struct calls *owner)
-{
-    if (--owner->handles == 0 && owner->closing)
-        mem_free(owner);
-}
-
-static void socket_closed_cb(uv_handle_t *handle)
-{
-    struct call_socket *s = handle->data;
-    struct calls *owner = s->owner;
-    mem_free(s);
-    handle_closed(owner);
-}
-
-static void poll_cb(uv_poll_t *poll, int status, int events)
-{
-    struct call_socket *s = poll->data;
-    struct calls *owner = s->owner;
-    int flags = status < 0 ? CURL_CSELECT_ERR : 0, running;
-    if (events & UV_READABLE)
-        flags |= CURL_CSELECT_IN;
-    if (events & UV_WRITABLE)
-        flags |= CURL_CSELECT_OUT;
-    curl_multi_socket_action(owner->multi, s->fd, flags, &running);
-    results_take(owner);
-}
-
-static struct call_socket *socket_watch(struct calls *owner, curl_socket_t fd)
-{
-    struct call_socket *s = mem_zalloc(sizeof *s);
-    if (!s || uv_poll_init_socket(owner->loop, &s->poll, fd) != 0) {
-        mem_free(s);
-        return NULL;
-    }
-    s->owner = owner;
-    s->fd = fd;
-    s->poll.data = s;
-    owner->handles++;
-    curl_multi_assign(owner->multi, fd, s);
-    return s;
-}
-
-/* Always returns 0: any other value would end all calls. A call whose socket cannot be watched
- * ends at its time limit. */
-static int socket_cb(CURL *curl, curl_socket_t fd, int what, void *ctx, void *of_socket)
-{
-    struct calls *owner = ctx;
-    struct call_socket *s = of_socket;
-    (void)curl;
-    if (what == CURL_POLL_REMOVE) {
-        if (s) {
-            curl_multi_assign(owner->multi, fd, NULL);
-            uv_close((uv_handle_t *)&s->poll, socket_closed_cb);
-        }
-        return 0;
-    }
-    if (!s)
-        s = socket_watch(owner, fd);
-    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    if (s)
-        (void)uv_poll_start(&s->poll, events, poll_cb);
-    return 0;
-}
-
-static void timer_cb(uv_timer_t *timer)
-{
-    struct calls *owner = timer->data;
-    int running;
-    curl_multi_socket_action(owner->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    results_take(owner);
-}
-
-/* Must not call libcurl, so "now" means the next iteration of the loop. */
-static int time_cb(CURLM *multi, long ms, void *ctx)
-{
-    struct calls *owner = ctx;
-    (void)multi;
-    if (ms < 0)
-        uv_timer_stop(&owner->timer);
-    else
-        uv_timer_start(&owner->timer, timer_cb, (uint64_t)ms, 0);
-    return 0;
-}
-
 /* ---- open and close ---- */
-
-static bool multi_set(struct calls *owner)
-{
-    return curl_multi_setopt(owner->multi, CURLMOPT_SOCKETFUNCTION, socket_cb) == CURLM_OK &&
-           curl_multi_setopt(owner->multi, CURLMOPT_SOCKETDATA, owner) == CURLM_OK &&
-           curl_multi_setopt(owner->multi, CURLMOPT_TIMERFUNCTION, time_cb) == CURLM_OK &&
-           curl_multi_setopt(owner->multi, CURLMOPT_TIMERDATA, owner) == CURLM_OK;
-}
 
 int calls_open(uv_loop_t *loop, struct calls **ret)
 {
     struct calls *owner = mem_zalloc(sizeof *owner);
-    if (owner) {
-        owner->loop = loop;
-        owner->multi = curl_multi_init();
-    }
-    if (!owner || !owner->multi || !multi_set(owner)) {
-        if (owner)
-            curl_multi_cleanup(owner->multi);
+    if (owner)
+        owner->curl.done = call_finish;
+    if (!owner || curl_loop_open(&owner->curl, loop) < 0) {
         mem_free(owner);
         return -ERR_NOMEM;
     }
     link_init(&owner->all);
-    CHECK(uv_timer_init(loop, &owner->timer) == 0);
-    owner->timer.data = owner;
-    owner->handles = 1;
     *ret = owner;
     return 0;
 }
 
-static void timer_closed_cb(uv_handle_t *handle)
+static void closed_cb(struct curl_loop *l)
 {
-    handle_closed(handle->data);
+    mem_free((char *)l - offsetof(struct calls, curl));
 }
 
 void calls_close(struct calls *owner)
 {
-    owner->closing = true;
     while (!link_alone(&owner->all))
         call_free(LINK_OWNER(owner->all.next, struct call, link));
-    curl_multi_cleanup(owner->multi); /* closes its remaining sockets */
-    uv_close((uv_handle_t *)&owner->timer, timer_closed_cb);
+    curl_loop_close(&owner->curl, closed_cb);
 }
