@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/client/answer.h"
+#include "cli/client/input.h"
 #include "cli/client/terminal/show.h"
 #include "cli/client/terminal/text.h"
 
@@ -215,6 +216,27 @@ int client_body_end(struct client_session *s)
 {
     json_write_object_end(&s->writer);
     return json_writer_finish(&s->writer) < 0 ? client_no_memory() : CLIENT_DONE;
+}
+
+int client_body_json(struct client_session *s, const char *member, const char *word,
+                     const char *subject, const char *hint)
+{
+    struct buf value;
+    const char *error = NULL;
+    size_t at = 0;
+    int status = CLIENT_DONE;
+    buf_init(&value);
+    if (client_input_read(word, &value, &s->note) < 0) {
+        status = client_complain(CLIENT_USAGE, "%s", s->note.text);
+    } else if (json_check(buf_span(&value), &error, &at) < 0) {
+        status = client_complain(CLIENT_USAGE, "%s is not JSON (%s, at byte %zu)%s", subject, error,
+                                 at, hint);
+    } else {
+        json_write_key(&s->writer, member);
+        json_write_raw(&s->writer, buf_span(&value));
+    }
+    buf_done(&value);
+    return status;
 }
 
 int client_body_post(struct client_session *s, const char *path)

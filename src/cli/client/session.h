@@ -44,6 +44,10 @@ int client_filters_check(const struct arguments *args, const char *const *names,
 void client_body_begin(struct client_session *s);
 int client_body_fields(struct client_session *s, const struct client_field *fields, size_t count);
 int client_body_end(struct client_session *s);
+/* Writes a member whose value is JSON that the word names (client_input_read). CLIENT_DONE, or a
+ * complaint: "SUBJECT is not JSON (…)HINT". */
+int client_body_json(struct client_session *s, const char *member, const char *word,
+                     const char *subject, const char *hint);
 /* client_body_end, and if that succeeded, client_ask: a POST of s->body to this path. */
 int client_body_post(struct client_session *s, const char *path);
 

@@ -147,26 +147,6 @@ static int handoff_write(struct client_session *s, const char *word)
     return status;
 }
 
-static int result_write(struct client_session *s, const char *word)
-{
-    struct buf result;
-    const char *error = NULL;
-    size_t at = 0;
-    int status = CLIENT_DONE;
-    buf_init(&result);
-    if (client_input_read(word, &result, &s->note) < 0) {
-        status = client_complain(CLIENT_USAGE, "%s", s->note.text);
-    } else if (json_check(buf_span(&result), &error, &at) < 0) {
-        status =
-            client_complain(CLIENT_USAGE, "the result is not JSON (%s, at byte %zu)", error, at);
-    } else {
-        json_write_key(&s->writer, "result");
-        json_write_raw(&s->writer, buf_span(&result));
-    }
-    buf_done(&result);
-    return status;
-}
-
 static int outcome_show(struct client_session *s)
 {
     static const char *const texts[] = {"id", "state", "run_at", "lease_until"};
@@ -195,7 +175,9 @@ static int lease_ask(struct client_session *s, const char *verb, const struct cl
     client_body_begin(s);
     json_write_key(&s->writer, "token");
     json_write_text(&s->writer, span_text(s->args->words[1]));
-    int status = s->args->word_count > 2 ? result_write(s, s->args->words[2]) : CLIENT_DONE;
+    int status = s->args->word_count > 2
+                     ? client_body_json(s, "result", s->args->words[2], "the result", "")
+                     : CLIENT_DONE;
     const char *handoff = is_ack(verb) ? arguments_text(s->args, "handoff", NULL) : NULL;
     if (status == CLIENT_DONE && handoff)
         status = handoff_write(s, handoff);

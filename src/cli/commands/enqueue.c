@@ -91,28 +91,6 @@ static int show_one(struct client_session *s)
     return CLIENT_DONE;
 }
 
-static int payload_json(struct client_session *s, const char *word)
-{
-    struct buf payload;
-    const char *error = NULL;
-    size_t at = 0;
-    buf_init(&payload);
-    int status = CLIENT_DONE;
-    if (client_input_read(word, &payload, &s->note) < 0) {
-        status = client_complain(CLIENT_USAGE, "%s", s->note.text);
-    } else if (json_check(buf_span(&payload), &error, &at) < 0) {
-        status = client_complain(CLIENT_USAGE,
-                                 "the payload is not JSON (%s, at byte %zu); text is written in "
-                                 "quotes ('\"text\"'), and --raw sends bytes as they are",
-                                 error, at);
-    } else {
-        json_write_key(&s->writer, "payload");
-        json_write_raw(&s->writer, buf_span(&payload));
-    }
-    buf_done(&payload);
-    return status;
-}
-
 static int one_as_json(struct client_session *s)
 {
     char key[KEY_HEADER_MAX];
@@ -122,7 +100,9 @@ static int one_as_json(struct client_session *s)
                                "it from standard input, @FILE to read it from a file, or null for "
                                "a job without data");
     client_body_begin(s);
-    int status = payload_json(s, s->args->words[1]);
+    int status = client_body_json(
+        s, "payload", s->args->words[1], "the payload",
+        "; text is written in quotes ('\"text\"'), and --raw sends bytes as they are");
     if (status == CLIENT_DONE)
         status = client_body_fields(s, job_fields, CLIENT_COUNT(job_fields));
     if (status == CLIENT_DONE)

@@ -43,28 +43,6 @@ static void key_write(struct client_session *s)
     json_write_array_end(&s->writer);
 }
 
-static int value_write(struct client_session *s, const char *word)
-{
-    struct buf value;
-    const char *error = NULL;
-    size_t at = 0;
-    int status = CLIENT_DONE;
-    buf_init(&value);
-    if (client_input_read(word, &value, &s->note) < 0) {
-        status = client_complain(CLIENT_USAGE, "%s", s->note.text);
-    } else if (json_check(buf_span(&value), &error, &at) < 0) {
-        status = client_complain(CLIENT_USAGE,
-                                 "the value is not JSON (%s, at byte %zu); text is written in "
-                                 "quotes ('\"text\"')",
-                                 error, at);
-    } else {
-        json_write_key(&s->writer, "value");
-        json_write_raw(&s->writer, buf_span(&value));
-    }
-    buf_done(&value);
-    return status;
-}
-
 /* Writes the version that the key must have, if --version is given; 0: the key must not exist. */
 static void check_write(struct client_session *s)
 {
@@ -156,7 +134,8 @@ static int kv_set(struct client_session *s)
     json_write_object(&s->writer);
     json_write_key(&s->writer, "key");
     key_write(s);
-    int status = value_write(s, s->args->words[2]);
+    int status = client_body_json(s, "value", s->args->words[2], "the value",
+                                  "; text is written in quotes ('\"text\"')");
     if (status == CLIENT_DONE)
         status = client_body_fields(s, fields, CLIENT_COUNT(fields));
     if (status != CLIENT_DONE)

@@ -120,26 +120,6 @@ static int show_firings(struct client_session *s)
 /* ---- actions ----------------------------------------------------------------------------------
  */
 
-static int payload_write(struct client_session *s, const char *word)
-{
-    struct buf payload;
-    const char *error = NULL;
-    size_t at = 0;
-    int status = CLIENT_DONE;
-    buf_init(&payload);
-    if (client_input_read(word, &payload, &s->note) < 0) {
-        status = client_complain(CLIENT_USAGE, "%s", s->note.text);
-    } else if (json_check(buf_span(&payload), &error, &at) < 0) {
-        status =
-            client_complain(CLIENT_USAGE, "--payload is not JSON (%s, at byte %zu)", error, at);
-    } else {
-        json_write_key(&s->writer, "payload");
-        json_write_raw(&s->writer, buf_span(&payload));
-    }
-    buf_done(&payload);
-    return status;
-}
-
 static int definition_body(struct client_session *s)
 {
     const char *payload = arguments_text(s->args, "payload", NULL);
@@ -150,7 +130,7 @@ static int definition_body(struct client_session *s)
         json_write_key(&s->writer, "job");
         json_write_object(&s->writer);
         if (payload)
-            status = payload_write(s, payload);
+            status = client_body_json(s, "payload", payload, "--payload", "");
         if (status == CLIENT_DONE)
             status = client_body_fields(s, job_fields, CLIENT_COUNT(job_fields));
         json_write_object_end(&s->writer);

@@ -48,51 +48,6 @@ static int64_t number_of(struct member_in *in)
     return number;
 }
 
-static void id_take(struct member_in *in)
-{
-    in->job->id = copy_of(in);
-}
-
-static void seq_take(struct member_in *in)
-{
-    in->job->seq = (uint64_t)number_of(in);
-}
-
-static void queue_take(struct member_in *in)
-{
-    in->job->queue = copy_of(in);
-}
-
-static void token_take(struct member_in *in)
-{
-    in->job->token = copy_of(in);
-}
-
-static void kind_take(struct member_in *in)
-{
-    in->job->kind = copy_of(in);
-}
-
-static void correlation_take(struct member_in *in)
-{
-    in->job->correlation_id = copy_of(in);
-}
-
-static void attempt_take(struct member_in *in)
-{
-    in->job->attempt = number_of(in);
-}
-
-static void max_attempts_take(struct member_in *in)
-{
-    in->job->max_attempts = number_of(in);
-}
-
-static void lease_take(struct member_in *in)
-{
-    in->job->lease_ms = number_of(in);
-}
-
 static void created_take(struct member_in *in)
 {
     struct span text = text_of(in);
@@ -150,25 +105,40 @@ static void headers_take(struct member_in *in)
     }
 }
 
+#define AT(member) offsetof(struct work_job, member)
+/* A member is read by `take`, or else is the text or the number at `at`. */
 static const struct {
     const char *name;
     void (*take)(struct member_in *in);
+    size_t at;
+    bool number;
 } members_known[] = {
-    {"id", id_take},
-    {"seq", seq_take},
-    {"queue", queue_take},
-    {"token", token_take},
-    {"kind", kind_take},
-    {"correlation_id", correlation_take},
-    {"attempt", attempt_take},
-    {"max_attempts", max_attempts_take},
-    {"lease_ms", lease_take},
-    {"created_at", created_take},
-    {"payload", payload_take},
-    {"payload_text", payload_text_take},
-    {"payload_base64", payload_base64_take},
-    {"headers", headers_take},
+    {"id", NULL, AT(id), false},
+    {"seq", NULL, AT(seq), true},
+    {"queue", NULL, AT(queue), false},
+    {"token", NULL, AT(token), false},
+    {"kind", NULL, AT(kind), false},
+    {"correlation_id", NULL, AT(correlation_id), false},
+    {"attempt", NULL, AT(attempt), true},
+    {"max_attempts", NULL, AT(max_attempts), true},
+    {"lease_ms", NULL, AT(lease_ms), true},
+    {"created_at", created_take, 0, false},
+    {"payload", payload_take, 0, false},
+    {"payload_text", payload_text_take, 0, false},
+    {"payload_base64", payload_base64_take, 0, false},
+    {"headers", headers_take, 0, false},
 };
+
+static void member_take(struct member_in *in, size_t row)
+{
+    char *at = (char *)in->job + members_known[row].at;
+    if (members_known[row].take)
+        members_known[row].take(in);
+    else if (members_known[row].number)
+        *(int64_t *)at = number_of(in);
+    else
+        *(const char **)at = copy_of(in);
+}
 
 int work_job_read(struct span object, struct work_job *ret)
 {
@@ -187,7 +157,7 @@ int work_job_read(struct span object, struct work_job *ret)
             continue;
         for (size_t i = 0; i < sizeof members_known / sizeof *members_known; i++) {
             if (span_equal(name, span_text(members_known[i].name)))
-                members_known[i].take(&in);
+                member_take(&in, i);
         }
     }
     if (!in.error && (!ret->id || !ret->queue || !ret->token || ret->lease_ms <= 0))
