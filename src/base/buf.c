@@ -34,13 +34,8 @@ static size_t grown(size_t cap, size_t need)
     return cap > need ? cap : need;
 }
 
-int buf_reserve(struct buf *b, size_t more)
+static int resize(struct buf *b, size_t cap)
 {
-    if (b->cap - b->len >= more)
-        return 0;
-    if (more > SIZE_MAX - b->len)
-        return -ERR_NOMEM;
-    size_t cap = grown(b->cap, b->len + more);
     char *data = mem_realloc(b->data, cap);
     if (!data)
         return -ERR_NOMEM;
@@ -49,16 +44,18 @@ int buf_reserve(struct buf *b, size_t more)
     return 0;
 }
 
+int buf_reserve(struct buf *b, size_t more)
+{
+    if (b->cap - b->len >= more)
+        return 0;
+    if (more > SIZE_MAX - b->len)
+        return -ERR_NOMEM;
+    return resize(b, grown(b->cap, b->len + more));
+}
+
 int buf_grow(struct buf *b, size_t cap)
 {
-    if (cap <= b->cap)
-        return 0;
-    char *data = mem_realloc(b->data, cap);
-    if (!data)
-        return -ERR_NOMEM;
-    b->data = data;
-    b->cap = cap;
-    return 0;
+    return cap <= b->cap ? 0 : resize(b, cap);
 }
 
 int buf_append(struct buf *b, const void *bytes, size_t len)

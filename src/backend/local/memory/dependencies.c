@@ -6,43 +6,36 @@
 #include "backend/local/memory/store_memory.h"
 #include "base/mem.h"
 
-static size_t place(const struct kept_dependencies *k, uint64_t seq)
+/* The first of the rows, by rising sequence, that is not below seq. Each begins with its
+ * sequence. */
+static size_t place_in(const void *rows, size_t count, size_t size, uint64_t seq)
 {
-    size_t low = 0, high = k->count;
+    size_t low = 0, high = count;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (k->list[mid].put.seq < seq)
+        uint64_t at;
+        memcpy(&at, (const char *)rows + mid * size, sizeof at);
+        if (at < seq)
             low = mid + 1;
         else
             high = mid;
     }
     return low;
+}
+
+static size_t place(const struct kept_dependencies *k, uint64_t seq)
+{
+    return place_in(k->list, k->count, sizeof *k->list, seq);
 }
 
 static size_t end_place(const struct kept_dependencies *k, uint64_t seq)
 {
-    size_t low = 0, high = k->end_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (k->ends[mid].seq < seq)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return place_in(k->ends, k->end_count, sizeof *k->ends, seq);
 }
 
 static uint32_t parent_place(const struct kept_dependent *d, uint64_t parent)
 {
-    uint32_t low = 0, high = d->count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (d->parents[mid] < parent)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return (uint32_t)place_in(d->parents, d->count, sizeof *d->parents, parent);
 }
 
 /* NULL: not found. */
