@@ -39,6 +39,18 @@ void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
         http_answer(x, status, JSON_TYPE);
 }
 
+void answer_object_begin(struct http_exchange *x, struct json_writer *w)
+{
+    answer_begin(x, w);
+    json_write_object(w);
+}
+
+void answer_object_end(struct http_exchange *x, struct json_writer *w, unsigned status)
+{
+    json_write_object_end(w);
+    answer_end(x, w, status);
+}
+
 void answer_end_page(struct http_exchange *x, struct json_writer *w, uint64_t total)
 {
     char text[24];
@@ -169,9 +181,16 @@ static void call_reply(void *ctx, const struct reply *reply)
 
 void call_submit(struct call *c)
 {
-    int err = broker_submit(c->broker, &c->op, 1, call_reply, c);
+    int err = c ? broker_submit(c->broker, &c->op, 1, call_reply, c) : 0;
     if (err < 0)
         call_error(c, err);
+}
+
+void call_read_job(struct call *c, struct job_ref job, call_fn done)
+{
+    c->done = done;
+    c->op = (struct op){.kind = OP_GET, .job = {.job = job, .want_body = true}};
+    call_submit(c);
 }
 
 void call_ask(struct call *c, broker_reply_fn fn)

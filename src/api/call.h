@@ -21,6 +21,9 @@ void answer_begin(struct http_exchange *x, struct json_writer *w);
 MUST_CHECK int answer_close(struct http_exchange *x, struct json_writer *w);
 /* Ends the body and sends it; sends `unknown` if the body could not be built. */
 void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status);
+/* The same for a body that is an object: its braces are written, too. */
+void answer_object_begin(struct http_exchange *x, struct json_writer *w);
+void answer_object_end(struct http_exchange *x, struct json_writer *w, unsigned status);
 /* Ends an array and sends it with the header X-Total-Count. */
 void answer_end_page(struct http_exchange *x, struct json_writer *w, uint64_t total);
 /* Sends a problem for an operating error (-ERR_NOMEM …). */
@@ -84,9 +87,11 @@ static inline void *call_more(struct call *c, size_t size)
 {
     return c ? call_more_new(c, size) : NULL;
 }
-/* Submits c->op. Unless `refused` is set, an outcome other than OUT_OK is answered with its
- * problem. */
+/* Submits c->op; does nothing if c is NULL, after a problem was answered. Unless `refused` is set,
+ * an outcome other than OUT_OK is answered with its problem. */
 void call_submit(struct call *c);
+/* Reads a job with its payload; `done` gets it. */
+void call_read_job(struct call *c, struct job_ref job, call_fn done);
 /* Submits c->op. `fn` gets the call and the reply, whatever the outcome is. */
 void call_ask(struct call *c, broker_reply_fn fn);
 /* Notes what a reply says about the whole answer: that something was changed, that a job went to

@@ -37,6 +37,15 @@ void claim_hold_begin(struct claim_hold *h, const struct op_claim *want,
         http_park(h->x);
 }
 
+void claim_hold_refuse(struct claim_hold *h, const struct reply *r,
+                       const struct problem_terms *terms)
+{
+    struct problem p;
+    problem_of_reply(&p, http_request(h->x)->arena, r, broker_draining(h->broker));
+    p.terms = terms;
+    problem_answer(h->x, &p);
+}
+
 void claim_hold_job(struct claim_hold *h, const struct job_view *v)
 {
     h->held = (struct broker_held){v->job.seq, v->token};

@@ -17,6 +17,9 @@ struct claim_hold {
  * submitted, the request is answered with the problem. */
 void claim_hold_begin(struct claim_hold *h, const struct op_claim *want,
                       void (*fn)(void *ctx, const struct reply *reply), void *ctx);
+/* Answers with the problem of a refusal, in the terms of the API. */
+void claim_hold_refuse(struct claim_hold *h, const struct reply *r,
+                       const struct problem_terms *terms);
 /* The request holds this job from now on. */
 void claim_hold_job(struct claim_hold *h, const struct job_view *v);
 /* Ends the body and sends it with 200; releases the job if the body could not be built. */

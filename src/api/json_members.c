@@ -14,6 +14,18 @@ void write_text(struct json_writer *w, const char *key, const char *value)
     write_span(w, key, span_text(value));
 }
 
+void write_object(struct json_writer *w, const char *key)
+{
+    json_write_key(w, key);
+    json_write_object(w);
+}
+
+void write_array(struct json_writer *w, const char *key)
+{
+    json_write_key(w, key);
+    json_write_array(w);
+}
+
 void write_span(struct json_writer *w, const char *key, struct span value)
 {
     json_write_key(w, key);

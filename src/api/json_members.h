@@ -7,6 +7,9 @@
 #include "broker/broker.h"
 
 void write_text(struct json_writer *w, const char *key, const char *value);
+/* Begin the value; json_write_object_end and json_write_array_end end it. */
+void write_object(struct json_writer *w, const char *key);
+void write_array(struct json_writer *w, const char *key);
 void write_span(struct json_writer *w, const char *key, struct span value);
 void write_span_if(struct json_writer *w, const char *key, struct span value); /* not empty */
 void write_uint(struct json_writer *w, const char *key, uint64_t value);

@@ -182,12 +182,10 @@ void keyval_dlq_delete_handle(void *ctx, struct http_exchange *x)
 static void requeued(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_bool(&w, "ok", true);
     write_id(&w, "newId", r->id_hi, r->seq);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 /* Another request may have requeued or deleted the dead letter in the meantime. */
@@ -259,11 +257,9 @@ static void purge_reply(void *ctx, const struct reply *r)
     struct json_writer w;
     if (!keyval_queue_read(c, r))
         return;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_uint(&w, "deletedCount", r->changed);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void keyval_dlq_purge_handle(void *ctx, struct http_exchange *x)

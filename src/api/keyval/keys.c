@@ -24,10 +24,8 @@ static void listed(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     const char *cursor = r->kv_cursor.len ? kv_cursor_text(c->arena, r->kv_cursor, false) : NULL;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "keys");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "keys");
     for (uint32_t i = 0; i < r->kv_count; i++) {
         json_write_object(&w);
         json_write_key(&w, "key");

@@ -187,11 +187,9 @@ bool keyval_id(struct http_exchange *x, struct span text, struct job_ref *ret)
 void keyval_ok(struct http_exchange *x)
 {
     struct json_writer w;
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     write_bool(&w, "ok", true);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }
 
 /* ---- the sweep ---- */

@@ -127,14 +127,12 @@ static int take_key(struct field_reader *r, const struct http_request *request,
 static void enqueued(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_bool(&w, "ok", true);
     write_id(&w, "id", r->id_hi, r->seq);
     if (c->spooled)
         write_bool(&w, "spooled", true);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void keyval_enqueue_handle(void *ctx, struct http_exchange *x)
@@ -203,31 +201,17 @@ static bool message_cb(void *ctx, const struct job_view *job)
     return stream_frame_send(s, &w);
 }
 
-static void ended_cb(void *ctx)
-{
-    stream_end(ctx, false);
-}
-
 void keyval_listen_handle(void *ctx, struct http_exchange *x)
 {
     struct keyval *k = ctx;
     struct listen_in in = {.prefetch = PREFETCH};
     if (!keyval_query(k, x, FIELDS(listen_rows), &in.in))
         return;
-    struct stream *s = stream_new(&k->streams, x);
-    if (!s)
-        return;
-    struct broker_stream_config config = {.queue = in.in.queue,
-                                          .worker = in.worker,
-                                          .prefetch = (uint32_t)in.prefetch,
-                                          .job = message_cb,
-                                          .ended = ended_cb,
-                                          .ctx = s};
-    int err = broker_stream_open(k->broker, &config, &s->jobs);
-    if (err < 0)
-        answer_error(x, err);
-    else
-        stream_begin(s);
+    stream_jobs(&k->streams, x,
+                (struct broker_stream_config){.queue = in.in.queue,
+                                              .worker = in.worker,
+                                              .prefetch = (uint32_t)in.prefetch,
+                                              .job = message_cb});
 }
 
 struct poll {
@@ -239,17 +223,13 @@ static void poll_reply(void *ctx, const struct reply *r)
 {
     struct poll *p = ctx;
     struct http_exchange *x = p->hold.x;
-    struct problem problem;
     struct json_writer w;
     p->hold.parked = NULL;
     if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
-        problem_of_reply(&problem, http_request(x)->arena, r, broker_draining(p->hold.broker));
-        problem.terms = &keyval_terms;
-        problem_answer(x, &problem);
+        claim_hold_refuse(&p->hold, r, &keyval_terms);
         return;
     }
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     json_write_key(&w, "message");
     if (r->job_count > 0) {
         claim_hold_job(&p->hold, &r->jobs[0]);
@@ -416,15 +396,13 @@ static void write_stats(struct call *c, const struct queue_counts *n)
     uint64_t pending =
         n->by_state[STATE_READY] + n->by_state[STATE_SCHEDULED] + n->by_state[STATE_BLOCKED];
     uint64_t processing = n->by_state[STATE_RUNNING], dlq = n->by_state[STATE_DEAD];
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     write_uint(&w, "pending", pending);
     write_uint(&w, "processing", processing);
     write_uint(&w, "dlq", dlq);
     write_uint(&w, "total", pending + processing + dlq);
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }
 
 static void stats_reply(void *ctx, const struct reply *r)

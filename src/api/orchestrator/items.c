@@ -5,43 +5,19 @@
 #include "api/trace.h"
 #include "core/limits.h"
 
-static void no_item(struct http_exchange *x)
-{
-    struct problem p = {.code = PROBLEM_NOT_FOUND,
-                        .terms = &orc_terms,
-                        .detail = "there is no item with this id; it may have been removed after "
-                                  "its retention"};
-    problem_answer(x, &p);
-}
-
-bool orc_owned(struct call *c, const struct reply *r)
-{
-    if (r->job_count == 1 && span_equal(r->jobs[0].owner, ORC_OWNER))
-        return true;
-    no_item(c->x);
-    return false;
-}
-
-bool orc_path_item(struct http_exchange *x, struct job_ref *ret)
-{
-    struct problem p = {.code = PROBLEM_INVALID_ID,
-                        .terms = &orc_terms,
-                        .field = "id",
-                        .detail = "the id of an item must be the UUID that its creation returned"};
-    int err = id_parse(http_request(x)->params[0], ret);
-    if (err == -ERR_RANGE) /* a UUID, but not of this server */
-        no_item(x);
-    else if (err < 0)
-        problem_answer(x, &p);
-    return err == 0;
-}
+const struct owned_jobs orc_items = {
+    .owner = ORC_OWNER,
+    .terms = &orc_terms,
+    .absent = "there is no item with this id; it may have been removed after its retention",
+    .bad_id = "the id of an item must be the UUID that its creation returned",
+};
 
 /* ---- looking ---- */
 
 static void show(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    if (!orc_owned(c, r))
+    if (!owned_job_found(&orc_items, c->x, r))
         return;
     answer_begin(c->x, &w);
     orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
@@ -51,40 +27,30 @@ static void show(struct call *c, const struct reply *r)
 static void show_new(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    if (!orc_owned(c, r))
+    if (!owned_job_found(&orc_items, c->x, r))
         return;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     orc_item_members(&w, &r->jobs[0], broker_now(c->broker).wall, false);
     if (c->spooled)
         write_bool(&w, "spooled", true);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 201);
-}
-
-/* Reads the item and answers with it. */
-static void read_item(struct call *c, struct job_ref job, call_fn done)
-{
-    c->done = done;
-    c->op = (struct op){.kind = OP_GET, .job = {.job = job, .want_body = true}};
-    call_submit(c);
+    answer_object_end(c->x, &w, 201);
 }
 
 void orc_item_show(struct call *c, struct job_ref job)
 {
     c->changed = true;
-    read_item(c, job, show);
+    call_read_job(c, job, show);
 }
 
 void orc_item_get(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
-    bool plain = query_none(orc_broker(ctx), x) && orc_path_item(x, &job);
+    bool plain = query_none(orc_broker(ctx), x) && owned_job_path(&orc_items, x, &job);
     struct call *c = plain ? orc_call(ctx, x, OP_GET, show) : NULL;
     if (!c)
         return;
     http_alone(x);
-    read_item(c, job, show);
+    call_read_job(c, job, show);
 }
 
 /* ---- creating ---- */
@@ -118,7 +84,7 @@ static void created(void *ctx, const struct reply *r)
     struct problem p;
     call_note_reply(c, r);
     if (r->outcome == OUT_OK) {
-        read_item(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
+        call_read_job(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
         return;
     }
     call_problem(c, r, &p);
@@ -208,7 +174,7 @@ static void discarded(void *ctx, const struct reply *r)
 static void delete_found(struct call *c, const struct reply *r)
 {
     struct job_ref job = c->op.job.job;
-    if (!orc_owned(c, r))
+    if (!owned_job_found(&orc_items, c->x, r))
         return;
     c->op = (struct op){.kind = OP_CANCEL, .job = {.job = job, .discard = true}};
     call_ask(c, discarded);
@@ -218,7 +184,7 @@ void orc_item_delete(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
     struct broker *b = orc_broker(ctx);
-    bool plain = query_none(b, x) && body_none(b, x) && orc_path_item(x, &job);
+    bool plain = query_none(b, x) && body_none(b, x) && owned_job_path(&orc_items, x, &job);
     struct call *c = plain ? orc_call(ctx, x, OP_GET, delete_found) : NULL;
     if (!c)
         return;

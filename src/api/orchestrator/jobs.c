@@ -59,8 +59,7 @@ static void write_items(struct json_writer *w, struct span items)
     struct json_token t;
     struct job_ref id;
     char uuid[ID_UUID_BYTES];
-    json_write_key(w, "queue_item_ids");
-    json_write_array(w);
+    write_array(w, "queue_item_ids");
     json_open(&r, items);
     while (items.len && json_next(&r, &t) == 0 && t.kind != JSON_END) {
         if (t.kind != JSON_STRING || id_parse(span_of(t.raw.at + 1, t.raw.len - 2), &id) < 0)

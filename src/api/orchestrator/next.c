@@ -25,12 +25,9 @@ static void claimed(void *ctx, const struct reply *r)
     struct next *n = ctx;
     struct http_exchange *x = n->hold.x;
     struct json_writer w;
-    struct problem p;
     n->hold.parked = NULL;
     if (r->outcome != OUT_OK) {
-        problem_of_reply(&p, http_request(x)->arena, r, broker_draining(n->hold.broker));
-        p.terms = &orc_terms;
-        problem_answer(x, &p);
+        claim_hold_refuse(&n->hold, r, &orc_terms);
     } else if (r->job_count == 0) {
         http_answer(x, 204, NULL);
     } else {

@@ -17,6 +17,7 @@
 
 #include "api/call.h"
 #include "api/orchestrator/orchestrator.h"
+#include "api/owned_job.h"
 
 #define ORC_NAME "orchestrator"
 #define ORC_OWNER SPAN_LITERAL(ORC_NAME)
@@ -188,10 +189,7 @@ uint8_t orc_classify(struct span result, struct span error);
 
 /* ---- items.c ---- */
 
-/* Whether the job is an item of this API. false: 404 was answered. */
-bool orc_owned(struct call *c, const struct reply *r);
-/* Reads the item id in the path. false: the problem was answered. */
-bool orc_path_item(struct http_exchange *x, struct job_ref *ret);
+extern const struct owned_jobs orc_items;
 /* After a change: reads the item again and answers with it. */
 void orc_item_show(struct call *c, struct job_ref job);
 /* Answers 404 for a queue that does not exist or does not belong to this API. */

@@ -161,8 +161,7 @@ static void show_stats(struct call *c, const struct queue_view *q)
     struct json_writer w;
     if (partial)
         answer_mark_partial(c->x);
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         uint64_t n = 0;
         for (int s = 0; s < STATE_COUNT; s++)
@@ -178,8 +177,7 @@ static void show_stats(struct call *c, const struct queue_view *q)
         json_write_null(&w);
     if (partial)
         write_bool(&w, "partial", true);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void orc_queue_stats(void *ctx, struct http_exchange *x)
@@ -300,16 +298,14 @@ static void answer_shared(struct call *c, const struct reply *r)
              " items have the reference of an earlier item; `duplicates` lists them together with "
              "the earlier items. Delete the superfluous items first; nothing was changed",
              r->job_total);
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_text(&w, "type", "/problems/duplicate");
     write_text(&w, "title", "References are not unique");
     write_uint(&w, "status", 409);
     write_text(&w, "detail", detail);
     write_text(&w, "code", "duplicate");
     write_text(&w, "field", "enforce_unique_reference");
-    json_write_key(&w, "duplicates");
-    json_write_array(&w);
+    write_array(&w, "duplicates");
     for (uint32_t i = 0; i < r->job_count; i++) {
         id_uuid(id_make(r->jobs[i].job.id_hi, r->jobs[i].job.seq), uuid);
         json_write_object(&w);

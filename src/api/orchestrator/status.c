@@ -296,7 +296,7 @@ static void from_elsewhere(struct change *ch, const struct job_view *v, enum orc
 static void item_read(struct call *c, const struct reply *r)
 {
     struct change *ch = c->more;
-    if (!orc_owned(c, r))
+    if (!owned_job_found(&orc_items, c->x, r))
         return;
     const struct job_view *v = &r->jobs[0];
     enum orc_status from = orc_status_of(&v->job);
@@ -314,7 +314,7 @@ static void item_read(struct call *c, const struct reply *r)
 static void renew_read(struct call *c, const struct reply *r)
 {
     struct change *ch = c->more;
-    if (!orc_owned(c, r))
+    if (!owned_job_found(&orc_items, c->x, r))
         return;
     const struct job_view *v = &r->jobs[0];
     ch->job = (struct job_ref){.seq = v->job.seq, .hi = v->job.id_hi};
@@ -357,7 +357,7 @@ static void change_run(void *ctx, struct http_exchange *x, struct fields table, 
     struct job_ref job;
     struct problem p;
     struct broker *b = orc_broker(ctx);
-    bool plain = query_none(b, x) && orc_path_item(x, &job);
+    bool plain = query_none(b, x) && owned_job_path(&orc_items, x, &job);
     struct call *c = plain ? orc_call(ctx, x, OP_GET, renew ? renew_read : item_read) : NULL;
     struct change *ch = call_more(c, sizeof *ch);
     if (!ch)

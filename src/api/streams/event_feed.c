@@ -196,11 +196,6 @@ static bool own_gap_cb(void *ctx, uint64_t oldest)
     return own_send(s, gap_frame(&s->frame, oldest));
 }
 
-static void own_ended_cb(void *ctx)
-{
-    stream_end(ctx, false);
-}
-
 static void own_close(struct stream *s)
 {
     broker_listener_close(s->listener);
@@ -231,7 +226,7 @@ static int own_open(struct stream *s, bool resume, uint64_t after)
                                             .event = own_event_cb,
                                             .gap = own_gap_cb,
                                             .caught_up = own_caught_up_cb,
-                                            .ended = own_ended_cb,
+                                            .ended = stream_ended_cb,
                                             .ctx = s};
     if (!http_stream_hold(s->x, broker_listener_bytes()))
         return -ERR_NOMEM;

@@ -107,6 +107,41 @@ void stream_end(struct stream *s, bool lost)
         event_stream_release(s);
 }
 
+void stream_ended_cb(void *ctx)
+{
+    stream_end(ctx, false);
+}
+
+static void opened(struct stream *s, int err)
+{
+    if (err < 0)
+        answer_error(s->x, err);
+    else
+        stream_begin(s);
+}
+
+void stream_jobs(struct stream_list *ss, struct http_exchange *x,
+                 struct broker_stream_config config)
+{
+    struct stream *s = stream_new(ss, x);
+    if (!s)
+        return;
+    config.ended = stream_ended_cb;
+    config.ctx = s;
+    opened(s, broker_stream_open(ss->broker, &config, &s->jobs));
+}
+
+void stream_listen(struct stream_list *ss, struct http_exchange *x,
+                   struct broker_listener_config config)
+{
+    struct stream *s = stream_new(ss, x);
+    if (!s)
+        return;
+    config.ended = stream_ended_cb;
+    config.ctx = s;
+    opened(s, broker_listen(ss->broker, &config, &s->listener));
+}
+
 /* ---- frames ---- */
 
 void sse_begin(struct buf *out, const char *event, const char *id, struct json_writer *w)

@@ -43,6 +43,14 @@ struct stream {
 
 /* NULL after the exchange was answered: HEAD, draining, or no memory. */
 struct stream *stream_new(struct stream_list *ss, struct http_exchange *x);
+/* Open a stream of claimed jobs, or of events without a feed. The stream becomes the context of
+ * the callbacks. Answers the exchange if the source cannot be opened. */
+void stream_jobs(struct stream_list *ss, struct http_exchange *x,
+                 struct broker_stream_config config);
+void stream_listen(struct stream_list *ss, struct http_exchange *x,
+                   struct broker_listener_config config);
+/* `ended` of a source: ends the stream that is its context. */
+void stream_ended_cb(void *ctx);
 /* Begins the answer. The source must be set. */
 void stream_begin(struct stream *s);
 /* Ends the stream and frees s. lost: the client closed the connection. */

@@ -69,7 +69,7 @@ static void submit(struct call *c, struct job_token token)
 static void task_read(struct call *c, const struct reply *r)
 {
     struct change *ch = c->more;
-    if (!task_owned(c, r))
+    if (!owned_job_found(&task_jobs, c->x, r))
         return;
     const struct job_view *v = &r->jobs[0];
     ch->job = (struct job_ref){.seq = v->job.seq, .hi = v->job.id_hi};
@@ -91,21 +91,17 @@ static void change_run(void *ctx, struct http_exchange *x, struct fields table, 
     struct job_ref job;
     struct problem p;
     struct broker *b = tasks_broker(ctx);
-    bool plain = query_none(b, x) && task_path(x, &job);
+    bool plain = query_none(b, x) && owned_job_path(&task_jobs, x, &job);
     struct call *c = plain ? call_new(b, ctx, x, OP_GET, task_read) : NULL;
-    struct change *ch = c ? arena_array(c->arena, 1, sizeof *ch) : NULL;
-    if (!ch) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct change *ch = call_more(c, sizeof *ch);
+    if (!ch)
         return;
-    }
     *ch = (struct change){.kind = kind, .retry = true};
     struct field_reader r = reader_of(b, x, table, ch, &p);
     if (!body_read_optional(&r, x))
         return;
     ch->has_token = fields_has(&r, "token");
     ch->has_worker = fields_has(&r, "worker");
-    c->more = ch;
     c->op.job.job = job;
     call_submit(c);
 }

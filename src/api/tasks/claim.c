@@ -6,6 +6,7 @@
  * low tasks that are owed first, then high ones, then low ones. Only if there are no tasks at
  * all does it wait, for either kind. The owner of the queues is checked first: a queue with a
  * matching name that belongs to another API is left alone. */
+#include "api/claim_hold.h"
 #include "api/json_members.h"
 #include "api/tasks/tasks_impl.h"
 #include "core/limits.h"
@@ -241,10 +242,8 @@ void task_claim_handle(void *ctx, struct http_exchange *x)
     c->low_first = (t->credit + t->config.tasks_low_share * (size_t)c->count) / WHOLE;
     if (c->count > 1)
         http_alone(x);
-    answer_begin(x, &c->w);
-    json_write_object(&c->w);
-    json_write_key(&c->w, "tasks");
-    json_write_array(&c->w);
+    answer_object_begin(x, &c->w);
+    write_array(&c->w, "tasks");
     http_watch(x, client_closed, sent, c);
     read_queues(c);
 }
@@ -253,11 +252,9 @@ void task_claim_handle(void *ctx, struct http_exchange *x)
 
 struct claim_one {
     struct call *c;
+    struct claim_hold hold;
     struct span worker;
     struct job_ref job;
-    struct broker_claim *parked; /* NULL after it was answered or cancelled */
-    struct broker_held held;
-    bool has;
 };
 
 #undef AT
@@ -266,63 +263,30 @@ static const struct field one_rows[] = {
     {"worker", FIELD_TEXT, AT(worker), 0, LIMIT_WORKER_BYTES, NULL, FIELD_OPTIONAL},
 };
 
-static void one_give_back(struct claim_one *one)
-{
-    if (one->has)
-        broker_give_back(one->c->broker, &one->held, 1);
-    one->has = false;
-}
-
 static void one_claimed(void *ctx, const struct reply *r)
 {
     struct claim_one *one = ctx;
     struct json_writer w;
-    one->parked = NULL;
+    one->hold.parked = NULL;
     if (r->outcome != OUT_OK || r->job_count == 0) {
         task_refuse(one->c, r);
         return;
     }
-    one->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};
-    one->has = true;
+    claim_hold_job(&one->hold, &r->jobs[0]);
     answer_begin(one->c->x, &w);
     task_write(&w, &r->jobs[0], broker_now(one->c->broker).wall, true);
-    int err = answer_close(one->c->x, &w);
-    if (err < 0) {
-        one_give_back(one);
-        answer_error(one->c->x, err);
-        return;
-    }
-    http_answer(one->c->x, 200, JSON_TYPE);
-}
-
-static void one_closed(void *ctx)
-{
-    struct claim_one *one = ctx;
-    if (!one->parked)
-        return;
-    broker_claim_cancel(one->c->broker, one->parked);
-    one->parked = NULL;
-    http_answer(one->c->x, 204, NULL);
-}
-
-static void one_sent(void *ctx, bool whole)
-{
-    if (!whole)
-        one_give_back(ctx);
+    claim_hold_answer(&one->hold, &w);
 }
 
 static void one_read(struct call *c, const struct reply *r)
 {
     struct claim_one *one = c->more;
-    if (!task_owned(c, r))
+    if (!owned_job_found(&task_jobs, c->x, r))
         return;
     struct op_claim want = {
         .one = one->job, .only_ready = true, .worker = one->worker, .want_body = true};
-    int err = broker_claim(c->broker, &want, 0, one_claimed, one, &one->parked);
-    if (err < 0)
-        answer_error(c->x, err);
-    else
-        http_watch(c->x, one_closed, one_sent, one);
+    one->hold = (struct claim_hold){.broker = c->broker, .x = c->x};
+    claim_hold_begin(&one->hold, &want, one_claimed, one);
 }
 
 void task_claim_one_handle(void *ctx, struct http_exchange *x)
@@ -330,19 +294,16 @@ void task_claim_one_handle(void *ctx, struct http_exchange *x)
     struct problem p;
     struct job_ref job;
     struct broker *b = tasks_broker(ctx);
-    bool plain = query_none(b, x) && task_path(x, &job);
+    bool plain = query_none(b, x) && owned_job_path(&task_jobs, x, &job);
     struct call *c = plain ? call_new(b, ctx, x, OP_GET, one_read) : NULL;
-    struct claim_one *one = c ? arena_array(c->arena, 1, sizeof *one) : NULL;
-    if (!one) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct claim_one *one = call_more(c, sizeof *one);
+    if (!one)
         return;
-    }
-    *one = (struct claim_one){.c = c, .job = job};
+    one->c = c;
+    one->job = job;
     struct field_reader r = reader_of(b, x, FIELDS(one_rows), one, &p);
     if (!body_read_optional(&r, x))
         return;
-    c->more = one;
     c->op.job.job = job;
     call_submit(c);
 }

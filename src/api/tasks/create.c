@@ -11,49 +11,24 @@
 #define LIMIT_DEFAULT 100
 #define NAME_BYTES_MAX 200
 
-static void no_task(struct http_exchange *x)
-{
-    struct problem p = {.code = PROBLEM_NOT_FOUND,
-                        .detail = "there is no task with this id; it may have been removed after "
-                                  "its retention"};
-    problem_answer(x, &p);
-}
-
-bool task_owned(struct call *c, const struct reply *r)
-{
-    if (r->job_count == 1 && span_equal(r->jobs[0].owner, TASKS_OWNER))
-        return true;
-    no_task(c->x);
-    return false;
-}
-
-bool task_path(struct http_exchange *x, struct job_ref *ret)
-{
-    struct problem p = {.code = PROBLEM_INVALID_ID,
-                        .field = "id",
-                        .detail = "the id of a task must be the UUID that its creation returned"};
-    int err = id_parse(http_request(x)->params[0], ret);
-    if (err == -ERR_RANGE) /* a UUID, but not of this server */
-        no_task(x);
-    else if (err < 0)
-        problem_answer(x, &p);
-    return err == 0;
-}
+const struct owned_jobs task_jobs = {
+    .owner = TASKS_OWNER,
+    .absent = "there is no task with this id; it may have been removed after its retention",
+    .bad_id = "the id of a task must be the UUID that its creation returned",
+};
 
 /* ---- reading ---- */
 
 static void answer_task(struct call *c, const struct reply *r, unsigned status)
 {
     struct json_writer w;
-    if (!task_owned(c, r))
+    if (!owned_job_found(&task_jobs, c->x, r))
         return;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     task_members(&w, &r->jobs[0], broker_now(c->broker).wall, false);
     if (c->spooled)
         write_bool(&w, "spooled", true);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, status);
+    answer_object_end(c->x, &w, status);
 }
 
 static void show(struct call *c, const struct reply *r)
@@ -66,29 +41,21 @@ static void show_new(struct call *c, const struct reply *r)
     answer_task(c, r, 201);
 }
 
-/* Reads the task and answers with it. */
-static void read_task(struct call *c, struct job_ref job, call_fn done)
-{
-    c->done = done;
-    c->op = (struct op){.kind = OP_GET, .job = {.job = job, .want_body = true}};
-    call_submit(c);
-}
-
 void task_show(struct call *c, struct job_ref job)
 {
     c->changed = true;
-    read_task(c, job, show);
+    call_read_job(c, job, show);
 }
 
 void task_get_handle(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
-    bool plain = query_none(tasks_broker(ctx), x) && task_path(x, &job);
+    bool plain = query_none(tasks_broker(ctx), x) && owned_job_path(&task_jobs, x, &job);
     struct call *c = plain ? call_new(tasks_broker(ctx), ctx, x, OP_GET, show) : NULL;
     if (!c)
         return;
     http_alone(x);
-    read_task(c, job, show);
+    call_read_job(c, job, show);
 }
 
 /* ---- creating ---- */
@@ -153,7 +120,7 @@ static void created(void *ctx, const struct reply *r)
         if (in->wait_queued && r->state == STATE_READY)
             task_queued_wait(c, job, (enum task_rank)in->rank);
         else
-            read_task(c, job, show_new);
+            call_read_job(c, job, show_new);
     } else if (r->outcome == OUT_NO_QUEUE) {
         create_queue(c);
     } else {
@@ -238,12 +205,9 @@ void task_create_handle(void *ctx, struct http_exchange *x)
     struct problem p;
     struct broker *b = tasks_broker(ctx);
     struct call *c = query_none(b, x) ? call_new(b, ctx, x, OP_QUEUE_GET, NULL) : NULL;
-    struct task_in *in = c ? arena_array(c->arena, 1, sizeof *in) : NULL;
-    if (!in) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct task_in *in = call_more(c, sizeof *in);
+    if (!in)
         return;
-    }
     in->rank = RANK_LOW;
     in->queue = TASK_QUEUE_DEFAULT;
     struct field_reader r = reader_of(b, x, FIELDS(create_rows), in, &p);
@@ -251,7 +215,6 @@ void task_create_handle(void *ctx, struct http_exchange *x)
         return;
     if (!take_task(c, &r, in))
         return;
-    c->more = in;
     c->op.queue.name = in->enqueue.queue;
     call_ask(c, queue_read);
 }
@@ -339,12 +302,9 @@ void task_list_handle(void *ctx, struct http_exchange *x)
 {
     struct problem p;
     struct call *c = call_new(tasks_broker(ctx), ctx, x, OP_PAGE, NULL);
-    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
-    if (!l) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct list *l = call_more(c, sizeof *l);
+    if (!l)
         return;
-    }
     l->limit = LIMIT_DEFAULT;
     l->queue = TASK_QUEUE_DEFAULT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
@@ -366,6 +326,5 @@ void task_list_handle(void *ctx, struct http_exchange *x)
     http_alone(x);
     answer_begin(x, &l->w);
     json_write_array(&l->w);
-    c->more = l;
     list_next(c);
 }

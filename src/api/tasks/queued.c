@@ -64,15 +64,13 @@ static void task_read(void *ctx, const struct reply *r)
     if (pending && !why)
         return; /* the timer reads again */
     wait_end(one);
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     task_members(&w, &r->jobs[0], now, false);
     if (why)
         write_text(&w, "pending_reason", why);
     if (c->spooled)
         write_bool(&w, "spooled", true);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 201);
+    answer_object_end(c->x, &w, 201);
 }
 
 static void ask(struct queued_wait *one)

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "api/call.h"
+#include "api/owned_job.h"
 #include "api/tasks/tasks.h"
 
 #define TASKS_NAME "tasks"
@@ -84,8 +85,7 @@ void task_members(struct json_writer *w, const struct job_view *v, struct wall_t
 
 /* ---- create.c ---- */
 
-bool task_owned(struct call *c, const struct reply *r); /* false: 404 was answered */
-bool task_path(struct http_exchange *x, struct job_ref *ret);
+extern const struct owned_jobs task_jobs;
 void task_show(struct call *c, struct job_ref job); /* after a change */
 
 /* ---- queued.c ---- */

@@ -45,11 +45,6 @@ static const char *name_of(const struct broker_event *e)
 
 static const struct event_format format = {name_of, event_write};
 
-static void ended_cb(void *ctx)
-{
-    stream_end(ctx, false);
-}
-
 /* ---- the request ---- */
 
 struct events_in {
@@ -153,19 +148,10 @@ void listen_handle(void *ctx, struct http_exchange *x)
         return;
     if (!body_read_optional(&r, x))
         return;
-    struct stream *s = stream_new(&n->streams, x);
-    if (!s)
-        return;
-    struct broker_stream_config config = {.queue = queue,
-                                          .worker = in.worker,
-                                          .lease_ms = (uint32_t)in.lease_ms,
-                                          .prefetch = (uint32_t)in.prefetch,
-                                          .job = job_cb,
-                                          .ended = ended_cb,
-                                          .ctx = s};
-    int err = broker_stream_open(n->broker, &config, &s->jobs);
-    if (err < 0)
-        answer_error(x, err);
-    else
-        stream_begin(s);
+    stream_jobs(&n->streams, x,
+                (struct broker_stream_config){.queue = queue,
+                                              .worker = in.worker,
+                                              .lease_ms = (uint32_t)in.lease_ms,
+                                              .prefetch = (uint32_t)in.prefetch,
+                                              .job = job_cb});
 }

@@ -85,6 +85,8 @@ void failover_write_if(struct json_writer *w, const struct native *n);
 
 /* The names of the states, in the order of enum job_state from STATE_SCHEDULED; ends with NULL. */
 extern const char *const native_states[];
+/* The names of the reasons, from REASON_FAILED; likewise. */
+extern const char *const native_reasons[];
 
 /* ---- handlers ---- */
 

@@ -53,15 +53,13 @@ static void bulk_answer(struct bulk_run *b)
         problem_answer(b->x, &b->problem);
         return;
     }
-    answer_begin(b->x, &w);
-    json_write_object(&w);
+    answer_object_begin(b->x, &w);
     write_uint(&w, b->call->done, b->changed[b->round]);
     if (b->call->refused)
         write_uint(&w, b->call->refused, b->refused);
     if (b->call == &call_library)
         write_uint(&w, "cancelled", b->changed[1]);
-    json_write_object_end(&w);
-    answer_end(b->x, &w, 200);
+    answer_object_end(b->x, &w, 200);
 }
 
 static void bulk_reply(void *ctx, const struct reply *r);

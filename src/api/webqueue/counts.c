@@ -34,13 +34,11 @@ static void survey_reply(void *ctx, const struct reply *r)
     }
     if (t->partial)
         answer_mark_partial(t->x);
-    answer_begin(t->x, &w);
-    json_write_object(&w);
+    answer_object_begin(t->x, &w);
     t->answer(t, &w);
     if (t->partial)
         write_bool(&w, "partial", true);
-    json_write_object_end(&w);
-    answer_end(t->x, &w, 200);
+    answer_object_end(t->x, &w, 200);
 }
 
 static void survey_run(struct webqueue *w, struct http_exchange *x, const struct web_reach *reach,
@@ -107,11 +105,9 @@ void web_depth_handle(void *ctx, struct http_exchange *x)
 
 static void write_types(const struct survey *t, struct json_writer *w)
 {
-    json_write_key(w, "queue_types");
-    json_write_object(w);
+    write_object(w, "queue_types");
     for (size_t i = 0; i < t->reach.count; i++) {
-        json_write_key(w, t->reach.types[i].config.name);
-        json_write_object(w);
+        write_object(w, t->reach.types[i].config.name);
         counts_members(w, &t->counts[i]);
         json_write_object_end(w);
     }
@@ -157,13 +153,10 @@ void web_types_handle(void *ctx, struct http_exchange *x)
     struct json_writer w;
     if (!query_none(api->broker, x))
         return;
-    answer_begin(x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "types");
-    json_write_array(&w);
+    answer_object_begin(x, &w);
+    write_array(&w, "types");
     for (size_t i = 0; i < api->type_count; i++)
         write_type(&w, &api->types[i]);
     json_write_array_end(&w);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }

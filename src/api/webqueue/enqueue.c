@@ -64,8 +64,7 @@ static void write_item(struct json_writer *w, const struct enqueue_item *item)
 static void answer_many(struct enqueue *e, struct json_writer *w)
 {
     uint64_t enqueued = 0;
-    json_write_key(w, "job_ids");
-    json_write_array(w);
+    write_array(w, "job_ids");
     for (size_t i = 0; i < e->count; i++) {
         if (e->items[i].problem.code != PROBLEM_NONE)
             continue;
@@ -75,8 +74,7 @@ static void answer_many(struct enqueue *e, struct json_writer *w)
     json_write_array_end(w);
     write_uint(w, "enqueued", enqueued);
     write_uint(w, "refused", e->count - enqueued);
-    json_write_key(w, "jobs");
-    json_write_array(w);
+    write_array(w, "jobs");
     for (size_t i = 0; i < e->count; i++)
         write_item(w, &e->items[i]);
     json_write_array_end(w);
@@ -89,8 +87,7 @@ static void answer(struct enqueue *e)
         problem_answer(e->x, &e->items[0].problem);
         return;
     }
-    answer_begin(e->x, &w);
-    json_write_object(&w);
+    answer_object_begin(e->x, &w);
     if (e->many) {
         answer_many(e, &w);
     } else {
@@ -98,8 +95,7 @@ static void answer(struct enqueue *e)
         write_text(&w, "queue_type", e->type->config.name);
         write_text(&w, "status", "pending");
     }
-    json_write_object_end(&w);
-    answer_end(e->x, &w, e->many ? 200 : 201);
+    answer_object_end(e->x, &w, e->many ? 200 : 201);
 }
 
 /* During an outage only the shared store could say whether the path is a duplicate. */

@@ -80,10 +80,8 @@ static void list_begin(struct list *l)
     if (l->begun)
         return;
     l->begun = true;
-    answer_begin(l->x, &l->writer);
-    json_write_object(&l->writer);
-    json_write_key(&l->writer, "jobs");
-    json_write_array(&l->writer);
+    answer_object_begin(l->x, &l->writer);
+    write_array(&l->writer, "jobs");
 }
 
 /* more: there are jobs after the last one that was read. */
@@ -108,8 +106,7 @@ static void list_answer(struct list *l, bool more)
         answer_mark_partial(l->x);
         write_bool(w, "partial", true);
     }
-    json_write_object_end(w);
-    answer_end(l->x, w, 200);
+    answer_object_end(l->x, w, 200);
 }
 
 static void list_fail(struct list *l, const struct reply *r)
@@ -368,11 +365,9 @@ static void job_got(struct call *c, const struct reply *r)
         problem_answer(c->x, &p);
         return;
     }
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     job_dict_members(&w, &r->jobs[0], c->arena);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void web_job_handle(void *ctx, struct http_exchange *x)

@@ -39,12 +39,10 @@ static const struct field requeue_rows[] = {JOB_ROW};
 static void moved(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_uint(&w, "job_id", r->seq);
     write_text(&w, "status", web_status_of((uint8_t)r->state));
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 static void take_lease(struct op *op, const struct move_in *in)
@@ -100,17 +98,12 @@ static void move_run(struct webqueue *w, struct http_exchange *x, enum op_kind k
 {
     struct problem p;
     struct call *c = query_none(w->broker, x) ? call_new(w->broker, w, x, OP_GET, seen) : NULL;
-    struct move_in *in = c ? arena_array(c->arena, 1, sizeof *in) : NULL;
-    if (!c)
+    struct move_in *in = call_more(c, sizeof *in);
+    if (!in)
         return;
-    if (!in) {
-        answer_error(x, -ERR_NOMEM);
-        return;
-    }
     struct field_reader r = reader_of(w->broker, x, table, in, &p);
     if (!body_read(&r, x))
         return;
-    c->more = in;
     c->op.tag = kind;
     c->op.job.job = in->job;
     web_submit(c);

@@ -49,8 +49,7 @@ static void write_webhook(struct json_writer *w, const struct alert_view *v)
 static void write_raised(struct json_writer *w, const struct alert_view *v)
 {
     write_uint(w, "raised_count", v->raised_total);
-    json_write_key(w, "raised");
-    json_write_array(w);
+    write_array(w, "raised");
     for (uint32_t i = 0; i < v->raised_count; i++) {
         const struct raised_view *r = &v->raised[i];
         json_write_object(w);

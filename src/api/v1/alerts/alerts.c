@@ -81,54 +81,43 @@ static struct call *alert_call(struct native *n, struct http_exchange *x, enum o
 
 void alert_get_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = alert_call(ctx, x, OP_ALERT_LIST, alert_got);
-    if (c)
-        call_submit(c);
+    call_submit(alert_call(ctx, x, OP_ALERT_LIST, alert_got));
 }
 
 static void alerts_listed(struct call *c, const struct reply *r)
 {
     struct name_page *page = c->more;
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "alerts");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "alerts");
     for (uint32_t i = 0; i < r->alert_count; i++)
         if (name_page_takes(page, r->alerts[i].name))
             alert_view_write(&w, &r->alerts[i]);
     json_write_array_end(&w);
     name_page_end(page, &w);
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void alert_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = name_page_call(ctx, x, OP_ALERT_LIST, alerts_listed);
-    if (c)
-        call_submit(c);
+    call_submit(name_page_call(ctx, x, OP_ALERT_LIST, alerts_listed));
 }
 
 static void alert_deleted(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "name", c->op.alert.name);
     write_bool(&w, "deleted", true);
     write_uint(&w, "notices", r->discarded);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void alert_delete_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c =
-        body_none(broker_of(ctx), x) ? alert_call(ctx, x, OP_ALERT_DELETE, alert_deleted) : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(body_none(broker_of(ctx), x) ? alert_call(ctx, x, OP_ALERT_DELETE, alert_deleted)
+                                             : NULL);
 }
 
 /* ---- define ---- */

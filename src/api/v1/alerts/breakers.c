@@ -41,25 +41,20 @@ static void breakers_listed(struct call *c, const struct reply *r)
 {
     struct name_page *page = c->more;
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "breakers");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "breakers");
     for (uint32_t i = 0; i < r->breaker_count; i++)
         if (name_page_takes(page, r->breakers[i].target))
             write_breaker(&w, c->broker, &r->breakers[i]);
     json_write_array_end(&w);
     name_page_end(page, &w);
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void breaker_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = name_page_call(ctx, x, OP_BREAKER_LIST, breakers_listed);
-    if (c)
-        call_submit(c);
+    call_submit(name_page_call(ctx, x, OP_BREAKER_LIST, breakers_listed));
 }
 
 /* ---- one by name ---- */
@@ -100,30 +95,24 @@ static void breaker_got(struct call *c, const struct reply *r)
 
 void breaker_get_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = breaker_call(ctx, x, OP_BREAKER_LIST, breaker_got);
-    if (c)
-        call_submit(c);
+    call_submit(breaker_call(ctx, x, OP_BREAKER_LIST, breaker_got));
 }
 
 static void breaker_deleted(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     (void)r;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "name", c->op.breaker.name);
     write_bool(&w, "deleted", true);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void breaker_delete_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = body_none(broker_of(ctx), x)
-                         ? breaker_call(ctx, x, OP_BREAKER_DELETE, breaker_deleted)
-                         : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(body_none(broker_of(ctx), x)
+                    ? breaker_call(ctx, x, OP_BREAKER_DELETE, breaker_deleted)
+                    : NULL);
 }
 
 /* ---- settings ---- */
@@ -170,23 +159,19 @@ static void breaker_allowed(struct call *c, const struct reply *r)
 {
     const struct breaker_view *v = &r->breakers[0];
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_bool(&w, "allowed", v->allowed);
     write_text(&w, "state", breaker_state_name(v->breaker.state));
     if (!v->allowed)
         write_int(&w, "retry_after_ms", v->retry_ms);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void breaker_allow_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = body_none(broker_of(ctx), x)
-                         ? breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_allowed)
-                         : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(body_none(broker_of(ctx), x)
+                    ? breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_allowed)
+                    : NULL);
 }
 
 struct report_in {

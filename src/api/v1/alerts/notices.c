@@ -46,9 +46,7 @@ static void notice_got(struct call *c, const struct reply *r)
 
 void notice_get_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = notice_call(ctx, x, OP_NOTICE_LIST, notice_got);
-    if (c)
-        call_submit(c);
+    call_submit(notice_call(ctx, x, OP_NOTICE_LIST, notice_got));
 }
 
 /* The notice may have been delivered by now, so only its new state is shown. */
@@ -56,41 +54,33 @@ static void notice_again(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     (void)r;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "id", http_request(c->x)->params[0]);
     write_text(&w, "state", notice_state_name(NOTICE_PENDING));
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void notice_redeliver_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c =
-        body_none(broker_of(ctx), x) ? notice_call(ctx, x, OP_NOTICE_AGAIN, notice_again) : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(body_none(broker_of(ctx), x) ? notice_call(ctx, x, OP_NOTICE_AGAIN, notice_again)
+                                             : NULL);
 }
 
 static void notice_discarded(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     (void)r;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "id", http_request(c->x)->params[0]);
     write_bool(&w, "discarded", true);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void notice_delete_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = body_none(broker_of(ctx), x)
-                         ? notice_call(ctx, x, OP_NOTICE_DISCARD, notice_discarded)
-                         : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(body_none(broker_of(ctx), x)
+                    ? notice_call(ctx, x, OP_NOTICE_DISCARD, notice_discarded)
+                    : NULL);
 }
 
 /* ---- lists ---- */
@@ -108,10 +98,8 @@ static const struct field list_rows[] = {
 static void notices_listed(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "notices");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "notices");
     for (uint32_t i = 0; i < r->notice_count; i++)
         write_notice(&w, &r->notices[i]);
     json_write_array_end(&w);
@@ -122,8 +110,7 @@ static void notices_listed(struct call *c, const struct reply *r)
     }
     write_next_cursor(&w, span_text(cursor));
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void notice_list_handle(void *ctx, struct http_exchange *x)

@@ -11,6 +11,7 @@
 
 #include "api/json_members.h"
 #include "api/v1/jobs/depends.h"
+#include "api/v1/jobs/job_view.h"
 #include "core/limits.h"
 
 /* ---- several enqueues in one commit ---- */
@@ -26,27 +27,12 @@ struct jobs_commit {
     struct span key; /* Idempotency-Key of the request; empty = none */
 };
 
-static void write_job(struct json_writer *w, const struct enqueued_view *v)
-{
-    bool created = v->created && !v->repeat;
-    json_write_object(w);
-    write_job_name(w, v->id_hi, v->seq);
-    write_text(w, "state", state_name(v->state));
-    write_bool(w, "created", created);
-    if (!created)
-        write_id(w, "duplicate_of", v->id_hi, v->seq);
-    if (v->replaced_seq != 0)
-        write_uint(w, "replaced", v->replaced_seq);
-    write_time_if(w, "run_at", v->run_at);
-    json_write_object_end(w);
-}
-
 static void write_jobs(struct json_writer *w, const struct enqueued_view *list, uint32_t count)
 {
     json_write_key(w, "jobs");
     json_write_array(w);
     for (uint32_t i = 0; i < count; i++)
-        write_job(w, &list[i]);
+        enqueued_write(w, &list[i]);
     json_write_array_end(w);
 }
 
@@ -62,7 +48,7 @@ static void jobs_committed(struct call *c, const struct reply *r)
     write_jobs(&w, r->enqueued, count);
     if (in->has_then) {
         json_write_key(&w, "then");
-        write_job(&w, &r->enqueued[count]);
+        enqueued_write(&w, &r->enqueued[count]);
     }
     json_write_object_end(&w);
     answer_end(c->x, &w,

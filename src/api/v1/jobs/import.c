@@ -43,21 +43,7 @@ struct import_in {
     struct wall_time state_since, created_at; /* … these; the old id contains created_at */
 };
 
-/* In the order of the enums, from 1. */
-static const char *const reasons[] = {"failed",
-                                      "rejected",
-                                      "crash_loop",
-                                      "lease_expired",
-                                      "expired",
-                                      "cancelled",
-                                      "replaced",
-                                      "released",
-                                      "restarted",
-                                      "discarded",
-                                      "damaged",
-                                      "timed_out",
-                                      "dependency_failed",
-                                      NULL};
+/* In the order of the enum, from 1. */
 static const char *const error_kinds[] = {"app", "business", NULL};
 /* In the order of enum job_damage. */
 static const char *const damages[] = {"payload", "result", "keys", "history", NULL};
@@ -67,7 +53,7 @@ static const struct field rows[] = {
     {"id", FIELD_TEXT, AT(id), 0, OLD_ID_BYTES_MAX, NULL, FIELD_REQUIRED},
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
     {"state", FIELD_ENUM, AT(state), STATE_SCHEDULED, 0, native_states, 0},
-    {"reason", FIELD_ENUM, AT(reason), REASON_FAILED, 0, reasons, 0},
+    {"reason", FIELD_ENUM, AT(reason), REASON_FAILED, 0, native_reasons, 0},
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"failures", FIELD_INT, AT(failures), 0, UINT16_MAX, NULL, 0},
     {"crashes", FIELD_INT, AT(crashes), 0, UINT16_MAX, NULL, 0},

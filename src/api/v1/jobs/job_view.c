@@ -200,3 +200,22 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     write_keys(w, v);
     json_write_object_end(w);
 }
+
+void enqueued_write(struct json_writer *w, const struct enqueued_view *v)
+{
+    bool created = v->created && !v->repeat;
+    if (v->seq == 0) {
+        json_write_null(w);
+        return;
+    }
+    json_write_object(w);
+    write_job_name(w, v->id_hi, v->seq);
+    write_text(w, "state", state_name(v->state));
+    write_bool(w, "created", created);
+    if (!created)
+        write_id(w, "duplicate_of", v->id_hi, v->seq);
+    if (v->replaced_seq != 0)
+        write_uint(w, "replaced", v->replaced_seq);
+    write_time_if(w, "run_at", v->run_at);
+    json_write_object_end(w);
+}

@@ -26,3 +26,5 @@ void attempt_write(struct json_writer *w, const struct attempt_view *a);
 const char *error_kind_name(uint8_t kind);
 /* Writes "progress", which progress_decode reads; nothing if it is empty (progress.c). */
 void progress_write(struct json_writer *w, struct span stored);
+/* What an enqueue that is part of a larger request did; null if nothing was enqueued. */
+void enqueued_write(struct json_writer *w, const struct enqueued_view *v);

@@ -15,8 +15,7 @@
 
 const char *const native_states[] = {"scheduled", "ready",     "running", "done",
                                      "dead",      "cancelled", "blocked", NULL};
-/* In the order of the enum, from 1. */
-static const char *const reasons[] = {"failed",
+const char *const native_reasons[] = {"failed",
                                       "rejected",
                                       "crash_loop",
                                       "lease_expired",
@@ -53,7 +52,7 @@ static const struct field list_rows[] = {
     {"priority_max", FIELD_INT, AT(priority_max), INT64_MIN, INT64_MAX, NULL, 0},
     {"created_from", FIELD_TIME, AT(created_from), 0, 0, NULL, 0},
     {"created_to", FIELD_TIME, AT(created_to), 0, 0, NULL, 0},
-    {"reason", FIELD_ENUM_SET, AT(reasons), REASON_FAILED, 0, reasons, 0},
+    {"reason", FIELD_ENUM_SET, AT(reasons), REASON_FAILED, 0, native_reasons, 0},
     {"order", FIELD_ENUM, AT(newest), 0, 0, orders, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
     {"cursor", FIELD_TEXT, AT(cursor), 0, CURSOR_TEXT_BYTES, NULL, 0},

@@ -2,6 +2,7 @@
 #include "api/v1/kv/commit.h"
 
 #include "api/json_members.h"
+#include "api/v1/jobs/job_view.h"
 #include "base/digest/base64.h"
 
 #define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
@@ -181,25 +182,6 @@ static int take_commit(struct call *c, struct native *n, struct problem *p)
 
 /* ---- the answer ---- */
 
-static void write_enqueued(struct json_writer *w, const struct enqueued_view *v)
-{
-    bool created = v->created && !v->repeat;
-    if (v->seq == 0) {
-        json_write_null(w);
-        return;
-    }
-    json_write_object(w);
-    write_job_name(w, v->id_hi, v->seq);
-    write_text(w, "state", state_name(v->state));
-    write_bool(w, "created", created);
-    if (!created)
-        write_id(w, "duplicate_of", v->id_hi, v->seq);
-    if (v->replaced_seq != 0)
-        write_uint(w, "replaced", v->replaced_seq);
-    write_time_if(w, "run_at", v->run_at);
-    json_write_object_end(w);
-}
-
 void commit_write(struct json_writer *w, const struct kv_commit_reply *r)
 {
     json_write_key(w, "version");
@@ -210,10 +192,9 @@ void commit_write(struct json_writer *w, const struct kv_commit_reply *r)
     write_uint(w, "deleted", r->deleted);
     if (r->enqueued_count == 0)
         return;
-    json_write_key(w, "jobs");
-    json_write_array(w);
+    write_array(w, "jobs");
     for (uint32_t i = 0; i < r->enqueued_count; i++)
-        write_enqueued(w, &r->enqueued[i]);
+        enqueued_write(w, &r->enqueued[i]);
     json_write_array_end(w);
 }
 
@@ -243,11 +224,9 @@ static void committed(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     struct kv_commit_reply part = part_of(r);
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     commit_write(&w, &part);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 /* Puts the check or enqueue that failed before the sentence; the other members stay. */

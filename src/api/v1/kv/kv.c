@@ -25,8 +25,7 @@ static const struct field get_rows[] = {
 
 static void write_views(struct json_writer *w, const struct reply *r)
 {
-    json_write_key(w, "keys");
-    json_write_array(w);
+    write_array(w, "keys");
     for (uint32_t i = 0; i < r->kv_count; i++) {
         json_write_object(w);
         write_kv(w, &r->kvs[i]);
@@ -38,11 +37,9 @@ static void write_views(struct json_writer *w, const struct reply *r)
 static void kv_got(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_views(&w, r);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void kv_get_handle(void *ctx, struct http_exchange *x)
@@ -91,13 +88,11 @@ static void kv_listed(struct call *c, const struct reply *r)
         answer_error(c->x, -ERR_NOMEM);
         return;
     }
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_views(&w, r);
     write_next_cursor(&w, span_text(cursor ? cursor : ""));
     write_uint(&w, "as_of", r->kv_as_of);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void kv_list_handle(void *ctx, struct http_exchange *x)
@@ -158,8 +153,7 @@ static void one_got(struct call *c, const struct reply *r)
         problem_answer(c->x, r->kvs[0].found ? &damaged : &none);
         return;
     }
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_kv(&w, &r->kvs[0]);
     json_write_object_end(&w);
     etag(c->x, r->kvs[0].version);
@@ -235,8 +229,7 @@ static void one_changed(struct call *c, const struct reply *r)
         problem_answer(c->x, &none);
         return;
     }
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     json_write_key(&w, "key");
     kvkey_write(&w, put ? c->op.kv_commit.sets[0].key : c->op.kv_commit.deletes[0]);
     write_uint(&w, "version", r->version);

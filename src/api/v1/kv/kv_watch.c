@@ -48,11 +48,6 @@ static bool gap_cb(void *ctx, uint64_t oldest)
     return stream_frame_send(s, &w);
 }
 
-static void ended_cb(void *ctx)
-{
-    stream_end(ctx, false);
-}
-
 struct watch_in {
     struct span prefix;
     int64_t after;
@@ -86,21 +81,12 @@ void kv_watch_handle(void *ctx, struct http_exchange *x)
         problem_answer(x, &p);
         return;
     }
-    struct stream *s = stream_new(&n->streams, x);
-    if (!s)
-        return;
-    struct broker_listener_config config = {.kinds = KINDS,
-                                            .prefix = in.prefix,
-                                            .values = true,
-                                            .resume = resume,
-                                            .after = (uint64_t)in.after,
-                                            .event = event_cb,
-                                            .gap = gap_cb,
-                                            .ended = ended_cb,
-                                            .ctx = s};
-    err = broker_listen(n->broker, &config, &s->listener);
-    if (err < 0)
-        answer_error(x, err);
-    else
-        stream_begin(s);
+    stream_listen(&n->streams, x,
+                  (struct broker_listener_config){.kinds = KINDS,
+                                                  .prefix = in.prefix,
+                                                  .values = true,
+                                                  .resume = resume,
+                                                  .after = (uint64_t)in.after,
+                                                  .event = event_cb,
+                                                  .gap = gap_cb});
 }

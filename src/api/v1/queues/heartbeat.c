@@ -47,8 +47,7 @@ static void write_leases(struct json_writer *w, const char *key, const struct br
                          size_t count, bool tokens)
 {
     char text[ID_ULID_BYTES > TOKEN_TEXT_BYTES ? ID_ULID_BYTES : TOKEN_TEXT_BYTES];
-    json_write_key(w, key);
-    json_write_array(w);
+    write_array(w, key);
     for (size_t i = 0; i < count; i++) {
         if (tokens)
             token_text(leases[i].token, text);
@@ -71,14 +70,12 @@ static void heartbeat_over(void *ctx, const struct broker_heartbeat_result *resu
         problem_answer(h->x, &p);
         return;
     }
-    answer_begin(h->x, &w);
-    json_write_object(&w);
+    answer_object_begin(h->x, &w);
     write_leases(&w, "cancel", result->cancel, result->cancel_count, false);
     write_leases(&w, "lost", result->lost, result->lost_count, false);
     write_leases(&w, "cancel_tokens", result->cancel, result->cancel_count, true);
     write_leases(&w, "lost_tokens", result->lost, result->lost_count, true);
-    json_write_object_end(&w);
-    answer_end(h->x, &w, 200);
+    answer_object_end(h->x, &w, 200);
 }
 
 static void heartbeat_closed(void *ctx)

@@ -43,11 +43,9 @@ static const struct field history_rows[] = {
 static void history_read(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "queue", c->op.history.queue);
-    json_write_key(&w, "hours");
-    json_write_array(&w);
+    write_array(&w, "hours");
     for (uint32_t i = 0; i < r->hour_count; i++) {
         json_write_object(&w);
         write_time(&w, "hour", (struct wall_time){r->hours[i].hour * HOUR_MS});
@@ -56,8 +54,7 @@ static void history_read(struct call *c, const struct reply *r)
     }
     json_write_array_end(&w);
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 /* Whole hours, from the one that contains `from` to the one that contains `to`. Hours older than
@@ -108,18 +105,15 @@ static void page_read(struct call *c, const struct reply *r)
     struct json_writer w;
     struct wall_time now = broker_now(c->broker).wall;
     unsigned flags = *(const bool *)c->more ? VIEW_PAYLOAD : 0;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "jobs");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "jobs");
     for (uint32_t i = 0; i < r->job_count; i++)
         job_view_write(&w, &r->jobs[i], now, flags);
     json_write_array_end(&w);
     write_uint(&w, "offset", c->op.page.offset);
     write_uint(&w, "total", r->job_total);
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void queue_page_handle(void *ctx, struct http_exchange *x)

@@ -160,16 +160,14 @@ int policy_in_take(struct policy_in *in, const struct field_reader *r)
 
 void backoff_write(struct json_writer *w, const struct backoff *b)
 {
-    json_write_key(w, "backoff");
-    json_write_object(w);
+    write_object(w, "backoff");
     write_text(w, "type", backoff_kinds[b->kind]);
     if (b->kind == BACKOFF_EXPONENTIAL) {
         write_uint(w, "base_ms", b->base_ms);
         write_uint(w, "max_ms", b->max_ms);
         write_uint(w, "jitter_percent", b->jitter_percent);
     } else {
-        json_write_key(w, "steps_ms");
-        json_write_array(w);
+        write_array(w, "steps_ms");
         for (size_t i = 0; i < b->step_count; i++)
             json_write_uint(w, b->step_ms[i]);
         json_write_array_end(w);

@@ -7,8 +7,7 @@
 
 void queue_counts_write(struct json_writer *w, const struct queue_counts *c)
 {
-    json_write_key(w, "counts");
-    json_write_object(w);
+    write_object(w, "counts");
     for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++)
         write_uint(w, state_name((enum job_state)s), c->by_state[s]);
     json_write_object_end(w);
@@ -23,8 +22,7 @@ void queue_counts_write(struct json_writer *w, const struct queue_counts *c)
 /* Ready jobs that no claim gets now, by the limit that they wait for. */
 static void write_limited(struct json_writer *w, const struct queue_counts *c)
 {
-    json_write_key(w, "limited");
-    json_write_object(w);
+    write_object(w, "limited");
     for (unsigned b = CLAIM_FREE + 1; b < CLAIM_BLOCK_COUNT; b++)
         write_uint(w, claim_block_name((enum claim_block)b), c->limited[b]);
     json_write_object_end(w);

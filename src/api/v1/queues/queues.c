@@ -34,12 +34,10 @@ static void answer_queue(struct call *c, const struct reply *r, unsigned status)
         problem_answer(c->x, &p);
         return;
     }
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     queue_view_members(&w, &r->queues[0], broker_now(c->broker).wall);
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, status);
+    answer_object_end(c->x, &w, status);
 }
 
 static void queue_got(struct call *c, const struct reply *r)
@@ -63,9 +61,7 @@ static void queue_show(struct call *c, const struct reply *r)
 
 void queue_get_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = queue_call(ctx, x, OP_QUEUE_GET, queue_got);
-    if (c)
-        call_submit(c);
+    call_submit(queue_call(ctx, x, OP_QUEUE_GET, queue_got));
 }
 
 /* ---- define ---- */
@@ -165,18 +161,15 @@ static void queues_listed(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     struct wall_time now = broker_now(c->broker).wall;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "queues");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "queues");
     for (uint32_t i = 0; i < r->queue_count; i++)
         queue_view_write(&w, &r->queues[i], now);
     json_write_array_end(&w);
     bool full = r->queue_count == c->op.queue.limit;
     write_next_cursor(&w, full ? r->queues[r->queue_count - 1].name : (struct span){NULL, 0});
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void queue_list_handle(void *ctx, struct http_exchange *x)
@@ -195,40 +188,31 @@ void queue_list_handle(void *ctx, struct http_exchange *x)
 static void queue_deleted(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "name", c->op.queue.name);
     write_bool(&w, "deleted", true);
     write_uint(&w, "jobs", r->changed);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void queue_delete_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c =
-        body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_QUEUE_DELETE, queue_deleted) : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_QUEUE_DELETE, queue_deleted)
+                                             : NULL);
 }
 
 static void queue_purged(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "queue", c->op.queue.name);
     write_uint(&w, "purged", r->changed);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void queue_purge_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c =
-        body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_PURGE, queue_purged) : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_PURGE, queue_purged) : NULL);
 }
 
 /* ---- pause ---- */
@@ -273,7 +257,5 @@ void queue_pause_handle(void *ctx, struct http_exchange *x)
 
 void queue_resume_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_PAUSE, queue_show) : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_PAUSE, queue_show) : NULL);
 }

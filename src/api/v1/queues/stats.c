@@ -19,8 +19,7 @@ static void write_quantile(struct json_writer *w, const char *key, const struct 
 
 static void write_spread(struct json_writer *w, const char *key, const struct histogram *h)
 {
-    json_write_key(w, key);
-    json_write_object(w);
+    write_object(w, key);
     write_quantile(w, "p50", h, 0.50);
     write_quantile(w, "p95", h, 0.95);
     write_quantile(w, "p99", h, 0.99);
@@ -38,8 +37,7 @@ static void write_totals(struct json_writer *w, const struct queue_counts *c)
         {"failed", c->failed},     {"crashed", c->crashed},     {"released", c->released},
         {"died", c->died},         {"cancelled", c->cancelled}, {"removed", c->removed},
     };
-    json_write_key(w, "totals");
-    json_write_object(w);
+    write_object(w, "totals");
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         write_uint(w, totals[i].name, totals[i].value);
     json_write_object_end(w);
@@ -56,20 +54,17 @@ static void queue_counted(struct call *c, const struct reply *r)
     }
     if (!broker_queue_figures_of(c->broker, c->op.queue.name, &f))
         f = (struct broker_queue_figures){0};
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "queue", r->queues[0].name);
     queue_counts_write(&w, &r->queues[0].counts);
     write_totals(&w, &r->queues[0].counts);
-    json_write_key(&w, "since_created");
-    json_write_object(&w);
+    write_object(&w, "since_created");
     counters_write(&w, &r->queues[0].totals);
     json_write_object_end(&w);
     write_spread(&w, "wait_ms", &f.waited_us);
     write_spread(&w, "run_ms", &f.ran_us);
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 static const struct field stats_rows[] = {
@@ -99,8 +94,7 @@ static void answer_snapshot(struct native *n, struct http_exchange *x, const uin
 {
     struct json_writer w;
     bool up, redis = broker_uses_redis(n->broker, &up);
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     write_uint(&w, "depth", by_state[STATE_READY] + by_state[STATE_SCHEDULED]);
     write_uint(&w, "ready", by_state[STATE_READY]);
     write_uint(&w, "scheduled", by_state[STATE_SCHEDULED]);
@@ -111,8 +105,7 @@ static void answer_snapshot(struct native *n, struct http_exchange *x, const uin
     write_text(&w, "backend", broker_backend_kind(n->broker));
     if (store_is_missing(n->broker))
         write_bool(&w, "partial", true);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }
 
 static void queue_snapshot(struct call *c, const struct reply *r)

@@ -28,8 +28,7 @@ static void write_worker(struct json_writer *w, const struct broker_worker *work
     write_span_if(w, "version", worker->version);
     write_time(w, "last_seen", worker->last_seen);
     write_uint(w, "running", worker->running);
-    json_write_key(w, "jobs");
-    json_write_array(w);
+    write_array(w, "jobs");
     for (uint32_t i = 0; i < worker->held_count; i++) {
         id_ulid(id_make(worker->held[i].hi, worker->held[i].seq), id);
         json_write_text(w, span_text(id));
@@ -68,10 +67,8 @@ static void workers_listed(void *ctx, const struct broker_worker *workers, size_
     bool partial = store_is_missing(call->broker);
     if (partial)
         answer_mark_partial(x);
-    answer_begin(x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "workers");
-    json_write_array(&w);
+    answer_object_begin(x, &w);
+    write_array(&w, "workers");
     for (size_t i = 0; i < count; i++)
         if ((!call->states || call->states & UINT64_C(1) << workers[i].state) &&
             name_page_takes(&call->page, workers[i].name))
@@ -80,8 +77,7 @@ static void workers_listed(void *ctx, const struct broker_worker *workers, size_
     name_page_end(&call->page, &w);
     if (partial)
         write_bool(&w, "partial", true);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }
 
 void workers_handle(void *ctx, struct http_exchange *x)
@@ -180,10 +176,8 @@ static void exceptions_found(struct call *c, const struct reply *r)
     char cursor[CURSOR_BYTES];
     struct json_writer w;
     uint32_t first = exceptions_begin(r, in->cursor), i = first;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "exceptions");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "exceptions");
     for (; i < r->attempt_count && i - first < in->limit; i++)
         write_exception(&w, &r->attempts[i]);
     json_write_array_end(&w);
@@ -191,8 +185,7 @@ static void exceptions_found(struct call *c, const struct reply *r)
     write_next_cursor(&w, more ? exception_cursor(&r->attempts[i - 1], cursor)
                                : (struct span){NULL, 0});
     call_write_partial(c, &w);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 /* One attempt more than the page shows whether another page follows; a page after a cursor may

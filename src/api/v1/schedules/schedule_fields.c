@@ -306,8 +306,7 @@ static void write_timing(struct json_writer *w, const struct schedule_spec *s)
 
 static void write_job(struct json_writer *w, const struct schedule_spec *s)
 {
-    json_write_key(w, "job");
-    json_write_object(w);
+    write_object(w, "job");
     if (s->payload_kind != PAYLOAD_NONE)
         write_bytes(w, "payload", s->payload_kind, s->payload);
     if (s->has_priority)

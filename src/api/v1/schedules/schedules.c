@@ -61,10 +61,8 @@ static void schedule_got(struct call *c, const struct reply *r)
 
 void schedule_get_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c =
-        query_none(broker_of(ctx), x) ? schedule_call(ctx, x, OP_SCHEDULE_GET, schedule_got) : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(query_none(broker_of(ctx), x) ? schedule_call(ctx, x, OP_SCHEDULE_GET, schedule_got)
+                                              : NULL);
 }
 
 /* ---- define ---- */
@@ -155,17 +153,14 @@ static void schedules_listed(struct call *c, const struct reply *r)
 {
     struct json_writer w;
     struct wall_time now = broker_now(c->broker).wall;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "schedules");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "schedules");
     for (uint32_t i = 0; i < r->schedule_count; i++)
         schedule_view_write(&w, &r->schedules[i], now);
     json_write_array_end(&w);
     bool more = r->more && r->schedule_count > 0;
     write_next_cursor(&w, more ? r->schedules[r->schedule_count - 1].name : (struct span){NULL, 0});
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void schedule_list_handle(void *ctx, struct http_exchange *x)
@@ -185,12 +180,10 @@ static void schedule_deleted(struct call *c, const struct reply *r)
 {
     (void)r;
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "name", c->op.schedule.name);
     write_bool(&w, "deleted", true);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 /* A call that takes neither query nor body. */
@@ -202,9 +195,7 @@ static struct call *plain_call(void *ctx, struct http_exchange *x, enum op_kind 
 
 void schedule_delete_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = plain_call(ctx, x, OP_SCHEDULE_DELETE, schedule_deleted);
-    if (c)
-        call_submit(c);
+    call_submit(plain_call(ctx, x, OP_SCHEDULE_DELETE, schedule_deleted));
 }
 
 void schedule_pause_handle(void *ctx, struct http_exchange *x)
@@ -218,9 +209,7 @@ void schedule_pause_handle(void *ctx, struct http_exchange *x)
 
 void schedule_resume_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = plain_call(ctx, x, OP_SCHEDULE_PAUSE, schedule_got);
-    if (c)
-        call_submit(c);
+    call_submit(plain_call(ctx, x, OP_SCHEDULE_PAUSE, schedule_got));
 }
 
 /* ---- run now ---- */
@@ -228,20 +217,17 @@ void schedule_resume_handle(void *ctx, struct http_exchange *x)
 static void schedule_ran(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_span(&w, "name", c->op.schedule.name);
     write_bool(&w, "fired", r->fired);
     if (r->fired) {
-        json_write_key(&w, "job");
-        json_write_object(&w);
+        write_object(&w, "job");
         write_job_name(&w, r->id_hi, r->seq);
         json_write_object_end(&w);
     }
     if (r->kind == OP_TRIGGER)
         write_uint(&w, "items", r->taken);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 /* The allowed parameters depend on the kind of the schedule. */
@@ -257,9 +243,7 @@ static void schedule_run(struct call *c, const struct reply *r)
 
 void schedule_run_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = plain_call(ctx, x, OP_SCHEDULE_GET, schedule_run);
-    if (c)
-        call_submit(c);
+    call_submit(plain_call(ctx, x, OP_SCHEDULE_GET, schedule_run));
 }
 
 /* ---- preview ---- */
@@ -305,10 +289,8 @@ static void answer_preview(struct call *c, const struct schedule_spec *spec)
         problem_answer(c->x, &p);
         return;
     }
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "firings");
-    json_write_array(&w);
+    answer_object_begin(c->x, &w);
+    write_array(&w, "firings");
     for (size_t i = 0; i < count; i++) {
         json_write_object(&w);
         write_time(&w, "at", firings[i].at);
@@ -320,26 +302,19 @@ static void answer_preview(struct call *c, const struct schedule_spec *spec)
     }
     json_write_array_end(&w);
     schedule_spec_write(&w, spec);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 /* Reads count and after from the query. false: the problem was answered. */
 static bool take_preview(struct call *c)
 {
     struct problem p;
-    struct preview_in *in = arena_array(c->arena, 1, sizeof *in);
-    struct field_reader r = reader_of(c->broker, c->x, FIELDS(preview_rows), in, &p);
-    if (!in) {
-        answer_error(c->x, -ERR_NOMEM);
+    struct preview_in *in = call_more(c, sizeof *in);
+    if (!in)
         return false;
-    }
     in->count = PREVIEW_COUNT;
-    c->more = in;
-    if (fields_read_query(&r, http_request(c->x)->query) == 0)
-        return true;
-    problem_answer(c->x, &p);
-    return false;
+    struct field_reader r = reader_of(c->broker, c->x, FIELDS(preview_rows), in, &p);
+    return query_read(&r, c->x);
 }
 
 static void previewed(struct call *c, const struct reply *r)

@@ -24,8 +24,7 @@ static void write_node(struct json_writer *w, const struct backend_node *n)
 
 static void write_nodes(struct json_writer *w, const struct backend_cluster *c)
 {
-    json_write_key(w, "nodes");
-    json_write_array(w);
+    write_array(w, "nodes");
     for (size_t i = 0; i < c->node_count; i++)
         write_node(w, &c->nodes[i]);
     json_write_array_end(w);
@@ -98,8 +97,7 @@ static void write_stores_if(struct json_writer *w, const struct native *n)
     struct backend_store s;
     if (!broker_store(n->broker, 1, &s))
         return;
-    json_write_key(w, "backends");
-    json_write_array(w);
+    write_array(w, "backends");
     for (unsigned i = 0; broker_store(n->broker, i, &s); i++)
         write_store(w, &s);
     json_write_array_end(w);
@@ -113,8 +111,7 @@ void failover_write_if(struct json_writer *w, const struct native *n)
     if (!f.has_spool)
         return;
     broker_cluster(n->broker, &c);
-    json_write_key(w, "failover");
-    json_write_object(w);
+    write_object(w, "failover");
     write_bool(w, "primary_up", f.primary_up);
     write_time(w, "since", c.since);
     write_uint(w, "spool_jobs", f.spool_jobs);
@@ -129,17 +126,14 @@ void cluster_handle(void *ctx, struct http_exchange *x)
     if (!query_none(n->broker, x))
         return;
     broker_cluster(n->broker, &c);
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     write_nodes(&w, &c);
     write_leader(&w, &c);
-    json_write_key(&w, "backend");
-    json_write_object(&w);
+    write_object(&w, "backend");
     write_health(&w, broker_backend_kind(n->broker), broker_caps(n->broker), &c);
     json_write_object_end(&w);
     write_stores_if(&w, n);
     failover_write_if(&w, n);
     write_time(&w, "as_of", c.as_of);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }

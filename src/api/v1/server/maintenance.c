@@ -153,12 +153,10 @@ static void compacted(void *ctx, const struct compact_result *r)
         answer_failed(e->x, r->error, r->note);
         return;
     }
-    answer_begin(e->x, &w);
-    json_write_object(&w);
+    answer_object_begin(e->x, &w);
     write_uint(&w, "bytes_before", r->bytes_before);
     write_uint(&w, "bytes_after", r->bytes_after);
-    json_write_object_end(&w);
-    answer_end(e->x, &w, 200);
+    answer_object_end(e->x, &w, 200);
 }
 
 static void compact_cut(struct maintenance *e)

@@ -40,17 +40,14 @@ void problem_list_handle(void *ctx, struct http_exchange *x)
     if (!page)
         return;
     problem_rows_sorted(rows);
-    answer_begin(x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "problems");
-    json_write_array(&w);
+    answer_object_begin(x, &w);
+    write_array(&w, "problems");
     for (size_t i = 0; i < PROBLEM_CODE_COUNT - 1; i++)
         if (name_page_takes(page, span_text(rows[i]->name)))
             write_row(&w, rows[i]);
     json_write_array_end(&w);
     name_page_end(page, &w);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }
 
 void problem_get_handle(void *ctx, struct http_exchange *x)

@@ -19,8 +19,7 @@ static const struct {
 
 static void write_capabilities(struct json_writer *w, unsigned caps)
 {
-    json_write_key(w, "capabilities");
-    json_write_array(w);
+    write_array(w, "capabilities");
     for (size_t i = 0; i < sizeof capabilities / sizeof *capabilities; i++) {
         if (caps & capabilities[i].bit)
             json_write_text(w, span_text(capabilities[i].name));
@@ -33,8 +32,7 @@ static void write_store(struct json_writer *w, const struct backend_figures *f)
 {
     if (f->store_bytes == 0)
         return;
-    json_write_key(w, "store");
-    json_write_object(w);
+    write_object(w, "store");
     write_uint(w, "bytes", f->store_bytes);
     write_uint(w, "backup_pages", f->backup_pages);
     write_uint(w, "backup_pages_total", f->backup_total);
@@ -51,8 +49,7 @@ static void write_memory(struct json_writer *w, const struct budget *b)
 {
     if (!b)
         return;
-    json_write_key(w, "memory");
-    json_write_object(w);
+    write_object(w, "memory");
     write_uint(w, "budget_bytes", b->figures.total);
     write_uint(w, "held_bytes", b->figures.held);
     write_uint(w, "peak_bytes", b->figures.peak);
@@ -93,8 +90,7 @@ static void write_link(struct json_writer *w, const struct native *n)
     broker_cluster(n->broker, &c);
     if (c.link == LINK_NONE)
         return;
-    json_write_key(w, c.server == SERVER_POSTGRES ? "postgres" : "redis");
-    json_write_object(w);
+    write_object(w, c.server == SERVER_POSTGRES ? "postgres" : "redis");
     link_write(w, &c);
     json_write_object_end(w);
 }
@@ -110,8 +106,7 @@ void server_handle(void *ctx, struct http_exchange *x)
     native_routes(&routes);
     broker_backend_figures(n->broker, &f);
     unsigned caps = broker_caps(n->broker);
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     write_text(&w, "version", n->config.version);
     write_text(&w, "commit", n->config.commit);
     write_text(&w, "backend", broker_backend_kind(n->broker));
@@ -128,8 +123,7 @@ void server_handle(void *ctx, struct http_exchange *x)
     write_store(&w, &f);
     write_memory(&w, n->config.budget);
     write_tls(&w, n->config.tls);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }
 
 /* ---- health ---- */
@@ -137,11 +131,9 @@ void server_handle(void *ctx, struct http_exchange *x)
 static void answer_status(struct http_exchange *x, unsigned status, const char *word)
 {
     struct json_writer w;
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     write_text(&w, "status", word);
-    json_write_object_end(&w);
-    answer_end(x, &w, status);
+    answer_object_end(x, &w, status);
 }
 
 /* Does not ask the store: the answer shows that the loop runs. */
@@ -176,8 +168,7 @@ static struct readiness readiness_of(const struct native *n)
 static void write_away(struct json_writer *w, const struct native *n)
 {
     struct backend_store s;
-    json_write_key(w, "away");
-    json_write_array(w);
+    write_array(w, "away");
     for (unsigned i = 0; broker_store(n->broker, i, &s); i++) {
         if (!is_away(&s))
             continue;
@@ -207,13 +198,11 @@ void ready_handle(void *ctx, struct http_exchange *x)
         answer_status(x, 503, "draining");
         return;
     }
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     write_text(&w, "status", word);
     if (r.away > 0)
         write_away(&w, n);
-    json_write_object_end(&w);
-    answer_end(x, &w, r.up == 0 ? 503 : 200);
+    answer_object_end(x, &w, r.up == 0 ? 503 : 200);
 }
 
 /* ---- the clock ---- */
@@ -221,11 +210,9 @@ void ready_handle(void *ctx, struct http_exchange *x)
 static void answer_now(struct native *n, struct http_exchange *x)
 {
     struct json_writer w;
-    answer_begin(x, &w);
-    json_write_object(&w);
+    answer_object_begin(x, &w);
     write_time(&w, "now", broker_now(n->broker).wall);
-    json_write_object_end(&w);
-    answer_end(x, &w, 200);
+    answer_object_end(x, &w, 200);
 }
 
 static bool has_test_clock(struct native *n, struct http_exchange *x)
@@ -294,18 +281,13 @@ void test_clock_move_handle(void *ctx, struct http_exchange *x)
 static void clock_accepted(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
+    answer_object_begin(c->x, &w);
     write_bool(&w, "accepted", r->was_suspect);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
+    answer_object_end(c->x, &w, 200);
 }
 
 void clock_accept_handle(void *ctx, struct http_exchange *x)
 {
     bool plain = query_none(broker_of(ctx), x) && body_none(broker_of(ctx), x);
-    struct call *c =
-        plain ? call_new(broker_of(ctx), ctx, x, OP_ACCEPT_CLOCK, clock_accepted) : NULL;
-    if (c)
-        call_submit(c);
+    call_submit(plain ? call_new(broker_of(ctx), ctx, x, OP_ACCEPT_CLOCK, clock_accepted) : NULL);
 }
