@@ -122,6 +122,7 @@ const struct embed_constant embed_constants[] = {
     {"sum_done", STATE_DONE - 1},
     {"sum_dead", STATE_DEAD - 1},
     {"sum_cancelled", STATE_CANCELLED - 1},
+    {"sum_blocked", STATE_BLOCKED - 1},
     /* what a row of Redis has */
     {"has_expiry", ROW_EXPIRES},
     {"has_small_payload", ROW_SMALL},

@@ -100,6 +100,7 @@ struct kv_usage {
 struct ops_limits {
     struct queue_policy policy; /* of queues that are created by an enqueue */
     bool no_auto_create;
+    bool no_dependencies; /* the store has no dependencies after all */
     bool no_claim_limits; /* the store does not follow core/queues/claim_limits.h after all */
     unsigned node;
     uint64_t capacity;  /* live jobs of all queues; 0 = no limit */
@@ -135,8 +136,9 @@ struct dependency_store {
     /* What the job depends on. False: it is no dependent. */
     bool (*find)(const struct ops *o, const struct job *j, struct dependent *ret,
                  uint32_t *ret_waits);
-    /* Whether the job has ended, and jobs that depend on it have not been told yet. */
-    bool (*settling)(const struct ops *o, const struct job *j);
+    /* The state of a job that is to become a parent; STATE_NONE: it does not exist. *ret_settling:
+     * it has ended once, and jobs that depended on it have not been told yet. */
+    uint8_t (*parent_state)(struct ops *o, struct job_ref ref, bool *ret_settling);
     /* Room for this many dependents and parents, and for the records of them all. */
     bool (*prepare)(struct ops *o, size_t dependents, size_t parents);
     /* The bytes of those records. */

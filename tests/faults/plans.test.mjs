@@ -149,3 +149,50 @@ test(`TF-1 the document's query on the view tasks uses its index, with ${10 * ro
   }
   await node.stop();
 });
+
+test(`TF-1 HF-28 jobs that depend on others, with ${rows} edges and three times as many jobs`, async (t) => {
+  const [node] = await startNodes(t, url('dependencyplans'), 1);
+  await leaderOf([node]);
+  const post = async (where, body, wanted = 200) => {
+    const answer = await node.api.post(where, body);
+    assert.equal(answer.status, wanted, answer.text);
+    return answer.json;
+  };
+  await post('/v1/queues/ended/jobs', { payload: 1, delay_ms: 86_400_000 }, 201);
+  const names = sql("SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM information_schema.columns WHERE table_schema = 'dependencyplans' AND table_name = 'job'").split(',');
+  const copies = (state) => names.map((name) => ({ seq: "nextval('dependencyplans.job_seq')", state, run_at: '0', since: '(extract(epoch FROM now()) * 1000)::int8' })[name] ?? `j.${name}`).join(',');
+  for (const state of ['2', '4', '7']) sql(`INSERT INTO dependencyplans.job (${names.join(',')}) SELECT ${copies(state)} FROM dependencyplans.job j, generate_series(1, ${rows}) WHERE j.seq = 1`);
+  sql('INSERT INTO dependencyplans.dependent SELECT seq, 0, false, 1, 0, 0, 0, 0 FROM dependencyplans.job WHERE state = 7');
+  sql(`INSERT INTO dependencyplans.dependency SELECT seq, seq - ${2 * rows} FROM dependencyplans.job WHERE state = 7`);
+  for (const table of ['job', 'dependent', 'dependency', 'dependency_work']) sql(`ANALYZE dependencyplans.${table}`);
+
+  const before = log().length;
+  const { batch } = await post('/v1/batches', { jobs: [{ queue: 'p' }, { queue: 'p' }], then: { queue: 'c' }, open: true }, 201);
+  await post(`/v1/batches/${batch}/jobs`, { jobs: [{ queue: 'p' }] });
+  await post(`/v1/batches/${batch}/close`);
+  const strict = await post('/v1/queues/c/jobs', { depends_on: [batch], on_dependency_failure: 'dead', expires_in_ms: 60_000 }, 201);
+  for (let i = 0; i < 3; i++) {
+    const [job] = (await post('/v1/queues/p/claim', { wait_ms: 5000 })).jobs;
+    await post(`/v1/jobs/${job.id}/ack`, { token: job.token });
+  }
+  assert.equal((await node.api.get(`/v1/jobs/${strict.id}?dependencies=true`)).json.waits_for.length, 1);
+  await until('the final job is ready', async () => (await node.api.get(`/v1/jobs/${batch}`)).json.state === 'ready');
+  await post('/v1/queues/c/purge', {});
+  await until('the purge is complete', () => sql(`SELECT count(*) FROM dependencyplans.dependency WHERE child = ${strict.seq} -- ours`) === '0');
+
+  const tables = ['job', 'dependent', 'dependency', 'dependency_work'];
+  const plans = plansSince(before).filter(({ text, nodes }) => text.includes('dependencyplans') && !text.endsWith('-- ours') && nodes.some((n) => tables.includes(n['Relation Name'])));
+  console.log(`# ${plans.length} plans of ${new Set(plans.map(({ text }) => text)).size} statements; at most ${Math.max(...plans.map((p) => p.blocks))} blocks`);
+  for (const index of ['dependency_pkey', 'dependency_parent', 'dependent_pkey'])
+    assert.ok(plans.some(({ nodes }) => nodes.some((n) => n['Index Name'] === index)), `${index} is used`);
+  for (const { text, nodes, blocks } of plans) {
+    for (const one of nodes.filter((n) => tables.includes(n['Relation Name']))) {
+      // The work list is empty, or nearly so.
+      if (one['Relation Name'] !== 'dependency_work') assert.notEqual(one['Node Type'], 'Seq Scan', text);
+      const touched = (one['Actual Rows'] + (one['Rows Removed by Filter'] ?? 0) + (one['Rows Removed by Index Recheck'] ?? 0)) * one['Actual Loops'];
+      assert.ok(touched <= 1100, `${touched} rows of ${one['Index Name'] ?? one['Node Type']}: ${text}`);
+    }
+    assert.ok(blocks < 500, `${blocks} blocks: ${text}`);
+  }
+  await node.stop();
+});

@@ -14,7 +14,7 @@
 #define READY_EVENTS                                                                               \
     (1ull << EVENT_ENQUEUED | 1ull << EVENT_READY | 1ull << EVENT_RETRIED |                        \
      1ull << EVENT_CRASHED | 1ull << EVENT_RELEASED | 1ull << EVENT_REQUEUED |                     \
-     1ull << EVENT_PATCHED)
+     1ull << EVENT_PATCHED | 1ull << EVENT_UNBLOCKED)
 #define EVENTS_WANTED (READY_EVENTS | 1ull << EVENT_QUEUE_DELETED)
 
 static int dispatch_submit(struct backend *b, const struct op *ops, size_t count,

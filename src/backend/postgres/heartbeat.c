@@ -12,7 +12,8 @@ enum heartbeat_slot {
     HEARTBEAT_SEEN,
     HEARTBEAT_LEADER,
     HEARTBEAT_NODES,
-    HEARTBEAT_INBOX
+    HEARTBEAT_INBOX,
+    HEARTBEAT_WORK
 };
 enum nodes_column {
     NODES_NOW,
@@ -48,6 +49,7 @@ void pg_heartbeat_send(struct pg_store *s)
     pg_args_i4(a, BACKEND_NODES_MAX);
     pg_conn_send(s->pipeline, SQL_NODES, a);
     pg_conn_send(s->pipeline, SQL_INBOX_WAITING, a);
+    pg_conn_send(s->pipeline, SQL_WORK_WAITS, a);
 }
 
 static void take_nodes(struct pg_store *s, const PGresult *r)
@@ -86,6 +88,8 @@ void pg_heartbeat_take(struct pg_store *s)
     shared_leader_take(&s->sh, PQntuples(led) == 1 ? (int64_t)pg_col_count(led, 0, 0) : 0);
     take_nodes(s, pg_conn_result(s->pipeline, HEARTBEAT_NODES));
     pg_inbox_counted(s, pg_conn_result(s->pipeline, HEARTBEAT_INBOX));
+    s->dependency_work |=
+        s->sh.node.leader && pg_col_bool(pg_conn_result(s->pipeline, HEARTBEAT_WORK), 0, 0);
 }
 
 void pg_link_heard(struct pg_store *s)

@@ -36,6 +36,7 @@
  *   gate.c          replies that wait for the disk
  *   read_view.c     quick queries;  search.c  queries that may take long
  *   inbox.c         jobs from transactions of users
+ *   dependencies.c  ends of jobs reach their dependents
  *   tick.c          what the leader does as time passes
  *   heartbeat.c     heartbeats, the leader, the state of the database
  *   notify.c        notifications between nodes
@@ -70,10 +71,11 @@ enum second_question {
 struct pg_unit {
     struct unit unit;
     struct args args;
-    size_t slots[28];          /* see load.c */
-    size_t alerts_at;          /* index of the rules in the round that requested them */
-    size_t trim_at, counts_at; /* of notices, in the round that stored; SIZE_MAX = not requested */
-    size_t versions_asked;     /* in that round */
+    size_t slots[28];           /* see load.c */
+    size_t alerts_at;           /* index of the rules in the round that requested them */
+    size_t trim_at, counts_at;  /* of notices, in the round that stored; SIZE_MAX = not requested */
+    size_t versions_asked;      /* in that round */
+    size_t work_at, removed_at; /* new entries of the work list, likewise */
     size_t keys_at; /* index of the first result about keys, in the round that requested them */
     uint64_t began_ns;
     PGresult **kept; /* results to which rows and replies point */
@@ -118,12 +120,15 @@ struct pg_store {
 
     /* used by the leader */
     int64_t resume_from_ms; /* pauses that ended after this are still to be reported */
-    const PGresult *tick_rows[5], *tick_resumed, *tick_keys, *tick_stepped;
+    const PGresult *tick_rows[5], *tick_resumed, *tick_keys, *tick_stepped, *tick_purging;
     size_t step_at;    /* result of the step that builds such an order; SIZE_MAX = none */
     bool limits_exist; /* a queue has limits at the claim, or had */
     bool tick_stale;   /* the alert rules have changed since this node loaded them */
 
     struct pg_inbox inbox;
+    bool dependency_work;                   /* the work list may have entries (dependencies.c) */
+    bool dependency_last;                   /* the last work was a slice of it */
+    const PGresult *work_taken;             /* of the current slice */
     struct search *searches, **search_last; /* queries that wait for the reader */
     struct pg_unit search_unit;             /* its arena and arguments only */
 
@@ -199,6 +204,23 @@ void pg_limits_send_due(struct pg_store *s);
 /* Reads their results; false: another queue than those that are locked was built. */
 bool pg_limits_stepped(struct pg_store *s, const PGresult *locks);
 
+/* unit/dependencies.c: jobs that depend on others */
+void pg_dependencies_send_load(struct unit *u); /* with the first round, behind the jobs */
+void pg_dependencies_loaded(struct unit *u);
+/* Columns dependent_columns (sql/dependencies.sql); false: NULL, or damaged. */
+bool pg_dependent_read(const PGresult *r, int row, int col, struct dependent *ret);
+void pg_dependents_loaded(struct unit *u, const PGresult *r); /* of SQL_DEPENDENTS */
+void pg_dependencies_send_store(struct unit *u);              /* behind the jobs */
+/* These jobs are about to be removed: sequences in the first column. */
+void pg_dependencies_send_removed(struct unit *u, const PGresult *seqs);
+void pg_dependencies_stored(struct pg_store *s); /* after the commit */
+
+/* dependencies.c: the work list */
+bool pg_dependencies_due(const struct pg_store *s);
+bool pg_dependencies_turn(struct pg_store *s); /* whether a slice is next */
+void pg_begin_dependencies(struct pg_store *s);
+void pg_dependencies_send_end(struct pg_store *s); /* with its store: the entries that are done */
+
 /* heartbeat.c */
 int64_t pg_answer_ms(const struct pg_store *s);
 void pg_heartbeat_send(struct pg_store *s);
@@ -266,6 +288,10 @@ enum load_slot {
     LOAD_NONCE_LOCKS,
     LOAD_CLAIM_QUEUES,
     LOAD_CLAIM_GROUPS,
+    LOAD_PARENTS,
+    LOAD_SETTLING,
+    LOAD_DEPENDENTS,
+    LOAD_EDGES,
     LOAD_SLOT_COUNT
 };
 

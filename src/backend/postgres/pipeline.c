@@ -3,11 +3,11 @@
  *
  * The connection does one piece of work at a time (work_state.h). When it is idle it takes, in this
  * order: a heartbeat that is due; a unit that had to wait behind another one (transact.c); the work
- * of the leader that is due; and then, alternately, a batch of the inbox, a slice of a bulk action
- * and the oldest operations of clients. Operations are taken in the order in which they were
- * submitted. Consecutive operations of one class (shared_class) form one unit: while a unit is in
- * progress the next operations are collected, so that a higher load leads to larger units, not to
- * more round trips.
+ * of the leader that is due; and then, alternately, a slice of the work list of dependencies, a
+ * batch of the inbox, a slice of a bulk action and the oldest operations of clients. Operations are
+ * taken in the order in which they were submitted. Consecutive operations of one class
+ * (shared_class) form one unit: while a unit is in progress the next operations are collected, so
+ * that a higher load leads to larger units, not to more round trips.
  *
  * When the connection is lost, the current work ends as pg_lost_outcome says, and waiting
  * operations are refused with OUT_UNAVAILABLE. Replies may be sent only from the loop, never from
@@ -62,6 +62,8 @@ void pg_pipeline_wake(struct pg_store *s)
         begin_next_unit(s);
     else if (shared_tick_due(&s->sh))
         pg_begin_tick(s);
+    else if (pg_dependencies_turn(s))
+        pg_begin_dependencies(s);
     else if (pg_inbox_turn(s))
         pg_begin_inbox(s);
     else if (bulk_turn(s))

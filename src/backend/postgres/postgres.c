@@ -59,7 +59,7 @@ static unsigned pg_caps(const struct backend *b)
 {
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
     return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_CHANGES | CAP_WHOLE_JOBS | CAP_CLAIM_LIMITS |
-           (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
+           CAP_DEPENDENCIES | (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
 }
 
 static void pg_figures(const struct backend *b, struct backend_figures *ret)
@@ -78,7 +78,7 @@ static int pg_settle(struct backend *b, backend_closed_fn fn, void *ctx)
         return -ERR_CLOSED;
     if (!settle_calls_add(&s->sh.settle_calls, s, fn, ctx))
         return -ERR_NOMEM;
-    s->sh.tick_wanted = s->inbox.wanted = true;
+    s->sh.tick_wanted = s->inbox.wanted = s->dependency_work = true;
     s->sh.node.seen_at_ms = 0; /* a heartbeat, for the figures */
     pg_pipeline_later(s);
     return 0;
@@ -183,7 +183,7 @@ static bool work_left(const struct pg_store *s)
     if (s->sh.node.seen_at_ms == 0 || !work_idle(&s->progress) || s->next_unit || s->sh.first ||
         s->gate || s->sh.bulks)
         return true;
-    return shared_tick_due(&s->sh) || pg_inbox_due(s);
+    return shared_tick_due(&s->sh) || pg_inbox_due(s) || pg_dependencies_due(s);
 }
 
 static void answer_settle_calls(struct pg_store *s)

@@ -34,6 +34,10 @@ static void send_get(struct unit *u, const struct op_job *want)
     pg_conn_send(pg_pipeline_of(u), SQL_GET_JOB, &pg_unit(u)->args);
     pg_args_i8(&pg_unit(u)->args, want->want_attempts ? (int64_t)want->job.seq : 0);
     pg_conn_send(pg_pipeline_of(u), SQL_ATTEMPTS, &pg_unit(u)->args);
+    if (!want->want_parents)
+        return;
+    pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
+    pg_conn_send(pg_pipeline_of(u), SQL_WAITS_FOR, &pg_unit(u)->args);
 }
 
 bool pg_attempt_read(const void *result, size_t i, struct attempt_view *ret)
@@ -63,6 +67,23 @@ static void view_attempts(struct unit *u, const PGresult *job, const PGresult *r
     unit_view_attempts(u, &row, pg_attempt_read, r, (size_t)PQntuples(r), v);
 }
 
+static void view_dependent(const PGresult *job, struct job_view *v)
+{
+    v->is_dependent = pg_dependent_read(job, 0, JOB_DEPENDENT, &v->dependent);
+    if (v->is_dependent && v->job.state == STATE_BLOCKED)
+        v->waits = dependent_waits(&v->dependent);
+}
+
+static void view_parents(struct unit *u, const PGresult *r, struct job_view *v)
+{
+    int n = PQntuples(r);
+    struct job_ref *refs = arena_array(&u->arena, (size_t)n + 1, sizeof *refs);
+    for (int i = 0; refs && i < n; i++)
+        refs[i] = (struct job_ref){pg_col_seq(r, i, 0), (uint64_t)pg_col_i8(r, i, 1)};
+    v->parents = refs;
+    v->parent_count = refs ? (uint32_t)n : 0;
+}
+
 static size_t answer_get(struct unit *u, struct turn *t, size_t at)
 {
     const struct op_job *want = &t->op->job;
@@ -70,22 +91,26 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
     struct job_view *v = arena_array(&u->arena, 1, sizeof *v);
     bool found = PQntuples(r) == 1 &&
                  (!want->job.hi || (uint64_t)pg_col_i8(r, 0, JOB_ID_HI) == want->job.hi);
+    size_t results = want->want_parents ? 3 : 2;
     if (!found || !v) {
         unit_refuse(t, found ? OUT_UNAVAILABLE : OUT_NOT_FOUND, NULL);
-        return 2;
+        return results;
     }
     pg_view_row(r, 0, u->now, want->want_body || want->want_texts, v);
+    view_dependent(r, v);
     turn_show_job(t, v);
     if (want->want_attempts)
         view_attempts(u, r, pg_conn_result(pg_pipeline_of(u), at + 1), v);
-    return 2;
+    if (want->want_parents && v->is_dependent)
+        view_parents(u, pg_conn_result(pg_pipeline_of(u), at + 2), v);
+    return results;
 }
 
 /* --- peek --- */
 
 static void send_peek(struct unit *u, const struct op_peek *want)
 {
-    bool back = want->newest_first && want->state >= STATE_RUNNING;
+    bool back = want->newest_first && want->state >= STATE_RUNNING && want->state != STATE_BLOCKED;
     pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
     if (unit_text_safe(want->queue))
         pg_array_blob(&pg_unit(u)->args, want->queue);
@@ -99,7 +124,7 @@ static void send_peek(struct unit *u, const struct op_peek *want)
     pg_args_text(&pg_unit(u)->args, want->queue);
     pg_args_i4(&pg_unit(u)->args, (int32_t)peek_limit(want));
     pg_args_bool(&pg_unit(u)->args, want->want_body);
-    if (want->state >= STATE_DONE || back)
+    if ((want->state >= STATE_DONE && want->state != STATE_BLOCKED) || back)
         pg_args_i4(&pg_unit(u)->args, want->state);
     if (back)
         pg_args_i8(&pg_unit(u)->args, (int64_t)want->skip);
@@ -107,6 +132,7 @@ static void send_peek(struct unit *u, const struct op_peek *want)
                  back                             ? SQL_PEEK_NEWEST
                  : want->state == STATE_READY     ? SQL_PEEK_READY
                  : want->state == STATE_SCHEDULED ? SQL_PEEK_SCHEDULED
+                 : want->state == STATE_BLOCKED   ? SQL_PEEK_BLOCKED
                  : want->state == STATE_RUNNING   ? SQL_PEEK_RUNNING
                  : want->state >= STATE_DONE      ? SQL_PEEK_KEPT
                                                   : SQL_PEEK_READY,

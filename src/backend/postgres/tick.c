@@ -22,7 +22,6 @@ enum tick_slot {
     TICK_RESUMED,
     TICK_ORPHANS,
     TICK_PURGING,
-    TICK_PURGING_END,
     TICK_RETENTION,
     TICK_KEYS,
     TICK_KEPT_REPLIES,
@@ -70,7 +69,6 @@ static void tick_send(struct pg_store *s)
     pg_conn_send(s->pipeline, SQL_BULK_ORPHANS, a);
     pg_args_i4(a, LIMIT_SLICE);
     pg_conn_send(s->pipeline, SQL_DUE_PURGING, a);
-    pg_conn_send(s->pipeline, SQL_PURGING_END, a);
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
     pg_args_i4(a, (int32_t)(now / HOUR_MS));
@@ -111,7 +109,7 @@ static bool tick_needs_queues(struct pg_store *s)
                                            TICK_ITEMS};
     size_t n = 0;
     s->tick_more |= full(s, TICK_LEASES) || full(s, TICK_JOBS) || full(s, TICK_EXPIRY) ||
-                    full(s, TICK_BOUND) || number_at(s, TICK_PURGING) >= LIMIT_SLICE ||
+                    full(s, TICK_BOUND) || full(s, TICK_PURGING) ||
                     number_at(s, TICK_RETENTION) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE ||
                     full(s, TICK_KV) || PQntuples(pg_conn_result(s->pipeline, TICK_ITEMS)) > 0;
     for (size_t i = 0; i < ROW_SLOTS; i++) {
@@ -123,6 +121,9 @@ static bool tick_needs_queues(struct pg_store *s)
     PGresult *resumed = pg_conn_take_result(s->pipeline, TICK_RESUMED);
     s->tick_resumed = resumed;
     pg_unit_keep(u, resumed);
+    PGresult *purging = pg_conn_take_result(s->pipeline, TICK_PURGING);
+    s->tick_purging = purging;
+    pg_unit_keep(u, purging);
     PGresult *keys = pg_conn_take_result(s->pipeline, TICK_KV);
     s->tick_keys = keys;
     pg_unit_keep(u, keys);
@@ -237,10 +238,34 @@ static int tick_work(struct pg_store *s)
     return u->nomem ? -ERR_NOMEM : 0;
 }
 
-/* The last statement of the transaction: when the next tick is due. */
+static void purging_arg(struct pg_store *s)
+{
+    struct args *a = &pg_unit(s->unit)->args;
+    pg_array_begin(a, ARRAY_I8);
+    for (int i = 0; i < PQntuples(s->tick_purging); i++)
+        pg_array_i8(a, pg_col_i8(s->tick_purging, i, 0));
+    pg_array_end(a);
+}
+
+/* The jobs of purged and deleted queues, which were counted as removed by the purge. */
+static void send_purging(struct pg_store *s)
+{
+    struct args *a = &pg_unit(s->unit)->args;
+    if (PQntuples(s->tick_purging)) {
+        pg_dependencies_send_removed(s->unit, s->tick_purging);
+        purging_arg(s);
+        pg_conn_send(s->pipeline, SQL_JOB_DEL, a);
+        purging_arg(s);
+        pg_conn_send(s->pipeline, SQL_ATTEMPT_DEL, a);
+    }
+    pg_conn_send(s->pipeline, SQL_PURGING_END, a);
+}
+
+/* The last statements of the transaction: the jobs of purges, and when the next tick is due. */
 void pg_tick_send_next(struct pg_store *s)
 {
     struct unit *u = s->unit;
+    send_purging(s);
     pg_args_i8(&pg_unit(u)->args, u->now.ms);
     pg_args_bool(&pg_unit(u)->args, s->sh.config.clock.manual);
     pg_unit(u)->slots[2] = pg_conn_sent(s->pipeline);
@@ -261,20 +286,21 @@ static void take_figures(struct pg_store *s)
     uint64_t jobs = 0;
     if (PQntuples(r) != 1)
         return;
-    for (int state = STATE_SCHEDULED; state < SHARED_STATES_END; state++) {
+    for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
         int64_t n = pg_col_sum(r, 0, state - 1);
         f->by_state[state] = n > 0 ? (uint64_t)n : 0;
         jobs += f->by_state[state];
     }
     f->jobs = jobs;
-    f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING];
-    f->keys = pg_col_count(r, 0, 6);
-    f->queues = pg_col_count(r, 0, 7);
-    f->kv_keys = pg_col_count(r, 0, 8);
-    f->kv_bytes = pg_col_count(r, 0, 9);
-    f->notices_pending = pg_col_count(r, 0, 10);
-    f->notices_dead = pg_col_count(r, 0, 11);
-    s->limits_exist = pg_col_bool(r, 0, 12);
+    f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING] +
+              f->by_state[STATE_BLOCKED];
+    f->keys = pg_col_count(r, 0, 7);
+    f->queues = pg_col_count(r, 0, 8);
+    f->kv_keys = pg_col_count(r, 0, 9);
+    f->kv_bytes = pg_col_count(r, 0, 10);
+    f->notices_pending = pg_col_count(r, 0, 11);
+    f->notices_dead = pg_col_count(r, 0, 12);
+    s->limits_exist = pg_col_bool(r, 0, 13);
 }
 
 void pg_tick_done(struct pg_store *s)

@@ -132,6 +132,8 @@ static void begin_again(struct pg_store *s)
         pg_begin_bulk(s);
     else if (s->progress.work == WORK_INBOX)
         pg_begin_inbox(s);
+    else if (s->progress.work == WORK_DEPENDENCIES)
+        pg_begin_dependencies(s);
     else
         pg_over(s); /* the next tick comes by itself */
 }
@@ -230,8 +232,8 @@ static void fill_bodies(struct pg_store *s)
 static bool may_pipeline(const struct pg_store *s)
 {
     return s->progress.work == WORK_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
-           !s->unit->bulk && !pg_inbox_due(s) && !shared_heartbeat_due(&s->sh) &&
-           !shared_tick_due(&s->sh) && pg_gate_watched(s) &&
+           !s->unit->bulk && !pg_inbox_due(s) && !pg_dependencies_due(s) &&
+           !shared_heartbeat_due(&s->sh) && !shared_tick_due(&s->sh) && pg_gate_watched(s) &&
            pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
 }
 
@@ -259,6 +261,8 @@ void pg_store_and_commit(struct pg_store *s)
         pg_bulk_send_store(s);
     if (s->progress.work == WORK_INBOX)
         pg_inbox_send_store(s);
+    if (s->progress.work == WORK_DEPENDENCIES)
+        pg_dependencies_send_end(s);
     if (s->progress.work == WORK_TICK)
         pg_tick_send_next(s);
     if (u->nomem) {
@@ -289,7 +293,10 @@ static void take_stored(struct pg_store *s)
         unit_rates_take(s->unit);
         pg_alerts_stored(s->unit);
         pg_inbox_stored(s);
+    } else if (s->progress.work == WORK_DEPENDENCIES) {
+        pg_alerts_stored(s->unit);
     }
+    pg_dependencies_stored(s);
     committed(s);
     if (s->progress.work == WORK_BULK)
         shared_bulk_stored(s->unit);

@@ -9,13 +9,14 @@
 
 enum pg_work {
     WORK_NONE,
-    WORK_UNIT,      /* operations of clients */
-    WORK_TICK,      /* the work of the leader */
-    WORK_VIEW,      /* queries that are answered at once */
-    WORK_BULK,      /* a slice of a bulk action */
-    WORK_INBOX,     /* jobs from transactions of users */
-    WORK_HEARTBEAT, /* the heartbeat of this node, and the leader */
-    WORK_LEAVE      /* the node leaves the cluster */
+    WORK_UNIT,         /* operations of clients */
+    WORK_TICK,         /* the work of the leader */
+    WORK_VIEW,         /* queries that are answered at once */
+    WORK_BULK,         /* a slice of a bulk action */
+    WORK_INBOX,        /* jobs from transactions of users */
+    WORK_DEPENDENCIES, /* ends of jobs reach their dependents */
+    WORK_HEARTBEAT,    /* the heartbeat of this node, and the leader */
+    WORK_LEAVE         /* the node leaves the cluster */
 };
 
 enum work_state {

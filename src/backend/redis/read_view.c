@@ -158,7 +158,7 @@ static void answer_views(struct unit *u, struct turn *t, const redisReply *r)
     t->reply.queue_count = (uint32_t)n;
     if (t->op->kind == OP_QUEUE_GET && n == 0)
         unit_refuse(t, OUT_NO_QUEUE, NULL);
-    for (size_t s = STATE_SCHEDULED; by_group && n && s < SHARED_STATES_END; s++) {
+    for (size_t s = STATE_SCHEDULED; by_group && n && s < STATE_COUNT; s++) {
         int64_t v = rd_reply_int(reply_at(group, s - 1));
         views[0].counts.by_state[s] = v > 0 ? (uint64_t)v : 0;
     }

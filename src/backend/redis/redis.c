@@ -345,7 +345,7 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
         err = shared_init(&s->sh, &rd_ops, config);
     if (err)
         return err;
-    s->sh.limits.no_claim_limits = true;
+    s->sh.limits.no_claim_limits = s->sh.limits.no_dependencies = true;
     struct now now = clock_now(&config->clock);
     s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server has sent its own time */
     bool local = s->url.socket[0] || shared_host_local(s->url.host);

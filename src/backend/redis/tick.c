@@ -298,13 +298,14 @@ static void take_figures(struct rd_store *s, const redisReply *out)
 {
     struct backend_figures *f = &s->sh.figures;
     uint64_t jobs = 0;
-    for (int state = STATE_SCHEDULED; state < SHARED_STATES_END; state++) {
+    for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
         int64_t n = rd_reply_int(reply_at(reply_at(out, 1), (size_t)state - 1));
         f->by_state[state] = n > 0 ? (uint64_t)n : 0;
         jobs += f->by_state[state];
     }
     f->jobs = jobs;
-    f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING];
+    f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING] +
+              f->by_state[STATE_BLOCKED];
     f->keys = rd_reply_count(reply_at(out, 2));
     f->queues = rd_reply_count(reply_at(out, 3));
     f->kv_keys = rd_reply_count(reply_at(out, 4));

@@ -3,6 +3,7 @@
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/jobs/job_texts.h"
+#include "ops/kv/kv_check.h"
 
 /* Operations that are not decided in src/ops. */
 static const work_fn works[OP_KIND_COUNT] = {
@@ -62,7 +63,7 @@ size_t op_enqueues(const struct op *op, const struct op_enqueue **ret)
     const struct op_kv_commit *commit = op_commit(op);
     *ret = commit ? commit->enqueues : &op->enqueue;
     if (commit)
-        return commit->enqueue_count <= LIMIT_KV_ENQUEUES ? commit->enqueue_count : 0;
+        return commit->enqueue_count <= kv_enqueues_max(commit) ? commit->enqueue_count : 0;
     return op->kind == OP_ENQUEUE;
 }
 
@@ -73,7 +74,7 @@ bool unit_about_schedules(const struct unit *u)
 }
 
 struct load {
-    size_t wide, claims, bytes, keys;
+    size_t wide, claims, bytes, keys, parents;
 };
 
 static void weigh_commit(const struct op_kv_commit *c, struct load *load)
@@ -91,7 +92,10 @@ static bool fits(const struct unit *u, const struct op *op, struct load *load)
     for (size_t i = 0; i < count; i++) {
         load->bytes += list[i].payload.len;
         load->wide += !queue_cache_find(u->s, list[i].queue);
+        load->parents += list[i].depends ? list[i].depends->count : 0;
     }
+    if (op->kind == OP_DEPENDENCIES)
+        load->parents += op->dependencies.count;
     load->wide += op->kind == OP_TRIGGER; /* it may take a thousand items */
     if (op->kind == OP_CLAIM) /* any of its queues may be the one that has all of them */
         load->claims +=
@@ -103,7 +107,8 @@ static bool fits(const struct unit *u, const struct op *op, struct load *load)
         load->wide++;
     }
     return u->count == 0 || (load->wide <= WIDE_MAX && load->claims <= UNIT_CLAIMS_MAX &&
-                             load->bytes <= LIMIT_ANSWER_BYTES && load->keys <= UNIT_KEYS_MAX);
+                             load->bytes <= LIMIT_ANSWER_BYTES && load->keys <= UNIT_KEYS_MAX &&
+                             load->parents <= LIMIT_DEPENDENCIES);
 }
 
 void shared_gather(struct unit *u, enum op_class class, size_t most)
@@ -230,7 +235,7 @@ void unit_count_commit(struct unit *u, uint64_t began_ns)
     histogram_add(&f->commit_us, ns / 1000);
     histogram_add(&f->commit_records, u->records);
     for (size_t i = 0; i < u->queue_count; i++)
-        for (int state = STATE_SCHEDULED; state < SHARED_STATES_END; state++) {
+        for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
             int64_t add = u->queues[i]->adds[state - 1];
             f->by_state[state] = (uint64_t)((int64_t)f->by_state[state] + add);
             f->jobs = (uint64_t)((int64_t)f->jobs + add);

@@ -27,6 +27,8 @@ uint64_t op_seq(const struct op *op)
         return op->note.job.seq;
     case OP_CLAIM:
         return op->claim.one.seq;
+    case OP_DEPENDENCIES:
+        return op->dependencies.job.seq;
     default:
         return 0;
     }
@@ -155,4 +157,5 @@ void unit_ask(struct unit *u)
         want_names(u, &u->turns[i], taken);
     for (size_t i = 0; i < u->name_count; i++)
         u->number_count += u->names[i].makes;
+    unit_dependencies_ask(u);
 }

@@ -48,7 +48,7 @@ uint64_t unit_queue_count(const struct ops *o, const struct queue_state *q, unsi
 {
     uint64_t count = 0;
     (void)o;
-    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)SHARED_STATES_END; s++)
+    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)STATE_COUNT; s++)
         count += STATE_BIT(s) & states ? unit_queue_state_count(queue_from(q), s) : 0;
     return count;
 }
@@ -129,7 +129,7 @@ bool unit_queue_put(struct ops *o, const struct queue_state *state, struct rec_q
 /* What is counted of jobs in these states is counted no more. */
 static void uncount(struct wqueue *q, unsigned states)
 {
-    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)SHARED_STATES_END; s++)
+    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)STATE_COUNT; s++)
         if (STATE_BIT(s) & states)
             q->adds[s - 1] = -q->sums[s - 1];
     if (STATE_BIT(STATE_READY) & states)

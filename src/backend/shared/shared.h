@@ -16,6 +16,7 @@
  *   cluster.c   heartbeats, the leader, the store's clock
  *   row_check.c checks of what the store returns
  *   views.c     views of jobs and queues
+ *   dependencies.c   jobs that depend on others
  *   limits.c    limits at the claim: slots, tokens and groups of the queues of a unit
  *   queue_cache.c   what this node keeps about queues between units
  *   events.c, watches.c    events and the clients that wait for them */

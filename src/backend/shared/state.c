@@ -588,4 +588,5 @@ const struct ops_store unit_ops_store = {
     .prepare = job_prepare,
     .commit = job_commit,
     .remove = row_remove,
+    .dependencies = &unit_dependency_store,
 };

@@ -24,6 +24,7 @@ int unit_init(struct unit *u, struct shared *s)
     u->ended_last = &u->ended;
     u->happened_last = &u->happened;
     unit_alerts_reset(u);
+    unit_dependencies_init(u);
     return 0;
 }
 
@@ -59,6 +60,7 @@ void unit_reset(struct unit *u)
     u->happened = NULL;
     u->happened_last = &u->happened;
     unit_alerts_reset(u);
+    unit_dependencies_reset(u);
     u->schedule_count = u->flow_count = 0;
     u->flows = NULL;
     u->schedules_there = 0;
@@ -88,6 +90,7 @@ void unit_done(struct unit *u)
     mem_free(u->groups);
     mem_free(u->wkeys);
     mem_free(u->schedules);
+    unit_dependencies_done(u);
 }
 
 void *unit_alloc(struct unit *u, size_t size)
@@ -234,7 +237,7 @@ uint64_t unit_queue_state_count(const struct wqueue *q, uint8_t state)
 uint64_t unit_queue_live(const struct wqueue *q)
 {
     return unit_queue_state_count(q, STATE_SCHEDULED) + unit_queue_state_count(q, STATE_READY) +
-           unit_queue_state_count(q, STATE_RUNNING);
+           unit_queue_state_count(q, STATE_RUNNING) + unit_queue_state_count(q, STATE_BLOCKED);
 }
 
 /* --- replies --- */

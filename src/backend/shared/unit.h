@@ -14,6 +14,7 @@
 #pragma once
 
 #include "backend/shared/alerts.h"
+#include "backend/shared/dependencies.h"
 #include "backend/shared/limits.h"
 #include "base/containers/arena.h"
 #include "base/containers/heap.h"
@@ -28,13 +29,11 @@ struct shared;
 struct batch;
 struct bulk;
 
-/* Jobs of a shared store are in the states before this one: none is blocked. */
-#define SHARED_STATES_END (STATE_CANCELLED + 1)
-/* The sums of a queue that every store keeps, by index. */
-#define SUM_COUNT 21
-#define SUM_URGENT 6
-#define SUM_REMOVED 7
-#define SUM_COUNTERS 8
+/* The sums of a queue that every store keeps, by index: first the jobs in each state. */
+#define SUM_COUNT 22
+#define SUM_URGENT 7
+#define SUM_REMOVED 8
+#define SUM_COUNTERS 9
 
 /* A queue as it was loaded, with the changes of the unit. */
 struct wqueue {
@@ -91,7 +90,9 @@ struct row {
     bool moved;       /* fresh, but imported unchanged (op_enqueue.moved) */
     bool changed, gone;
     bool taken; /* as an item that is not committed yet: it has a slot and a token … */
-    int64_t full_us_before; /* … and this was the state of the bucket before */
+    int64_t full_us_before;       /* … and this was the state of the bucket before */
+    struct wdependent *dependent; /* NULL = it depends on nothing, or that was not loaded */
+    uint8_t end; /* how it ended first in this unit, enum dependency_end; NONE = it did not */
     bool set_payload, set_result, set_error, set_note, set_report;
     struct span progress,
         log; /* with set_report: to be replaced, and to be appended; empty = none */
@@ -252,6 +253,7 @@ struct unit {
     size_t flow_count;
     uint64_t kv_keys, kv_bytes; /* in the whole store, before the unit */
     struct unit_alerts alerts;
+    struct unit_dependencies deps;
     /* what is to be stored or reported */
     struct ended *ended, **ended_last;
     struct kept_reply *new_replies;

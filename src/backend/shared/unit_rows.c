@@ -39,6 +39,7 @@ void unit_row_after(struct unit *u, struct row *r)
 {
     struct wqueue *q = r->q;
     count(q, &r->job, 1);
+    unit_dependencies_moved(r, r->state_before, r->job.state);
     r->changed = true;
     u->records++;
     r->held = r->extra.unique.len && unique_holds(q->policy.unique_scope, r->job.state);
@@ -56,6 +57,7 @@ void unit_row_after(struct unit *u, struct row *r)
 void unit_row_remove(struct unit *u, struct row *r)
 {
     count(r->q, &r->job, -1);
+    unit_dependencies_moved(r, r->job.state, STATE_NONE);
     unit_limits_moved(u, r, r->job.state, STATE_NONE);
     r->q->adds[SUM_REMOVED]++;
     r->gone = r->changed = true;
@@ -282,6 +284,13 @@ static void row_apply_requeued(struct unit *u, struct row *r, const struct job *
     CHECK(apply_requeued(&r->job, &rec->job_requeued) == 0);
 }
 
+static void row_apply_unblocked(struct unit *u, struct row *r, const struct job *before,
+                                const struct record *rec)
+{
+    (void)u, (void)before;
+    CHECK(apply_unblocked(&r->job, &rec->job_unblocked) == 0);
+}
+
 static void row_apply_patched(struct unit *u, struct row *r, const struct job *before,
                               const struct record *rec)
 {
@@ -422,6 +431,7 @@ static const struct {
     [REC_JOB_DEAD] = {row_apply_dead, true},
     [REC_JOB_CANCELLED] = {row_apply_cancelled, true},
     [REC_JOB_REQUEUED] = {row_apply_requeued, true},
+    [REC_JOB_UNBLOCKED] = {row_apply_unblocked, true},
     [REC_JOB_PATCHED] = {row_apply_patched, true},
     [REC_JOB_CANCEL_REQUESTED] = {row_apply_cancel_requested, true},
     [REC_JOB_EXTENDED] = {row_apply_extended, false},

@@ -144,7 +144,7 @@ static uint64_t sum_shown(const struct wqueue *q, int sum)
 static void view_counts(const struct wqueue *q, struct queue_view *v)
 {
     struct queue_counts *c = &v->counts;
-    for (int s = STATE_SCHEDULED; s < SHARED_STATES_END; s++)
+    for (int s = STATE_SCHEDULED; s < STATE_COUNT; s++)
         c->by_state[s] = sum_shown(q, s - 1);
     for (int f = 0; f < COUNTER_COUNT; f++)
         v->totals.of[f] = sum_shown(q, SUM_COUNTERS + f);

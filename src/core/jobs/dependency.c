@@ -9,6 +9,13 @@ static uint64_t failed(const struct dependent *d)
            d->counts[DEPENDENCY_END_REMOVED];
 }
 
+uint32_t dependent_waits(const struct dependent *d)
+{
+    uint64_t ended = failed(d) + d->counts[DEPENDENCY_END_DONE];
+    return ended < d->counts[DEPENDENCY_END_NONE] ? d->counts[DEPENDENCY_END_NONE] - (uint32_t)ended
+                                                  : 0;
+}
+
 enum dependency_verdict dependency_verdict(const struct dependent *d, uint32_t waits)
 {
     if (failed(d) > 0 && d->rule != DEPENDENCY_RUN)

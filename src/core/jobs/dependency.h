@@ -53,6 +53,8 @@ enum dependency_verdict { VERDICT_WAIT, VERDICT_UNBLOCK, VERDICT_CANCEL, VERDICT
 enum dependency_verdict dependency_verdict(const struct dependent *d, uint32_t waits);
 /* How a job in this state has ended for its dependents; STATE_NONE: it was removed. */
 enum dependency_end dependency_end_of(uint8_t state);
+/* The parents that have not ended, while the job is blocked. */
+uint32_t dependent_waits(const struct dependent *d);
 /* Whether the counts fit each other; `waits` as above. */
 bool dependent_fits(const struct dependent *d, uint32_t waits);
 

@@ -39,11 +39,11 @@ bool dependencies_block(const struct op_enqueue *want)
 
 static bool parent_exists(struct ops *o, struct job_ref ref, struct reply *r)
 {
-    const struct queue_state *q;
-    const struct job *parent = o->store->job_find(o, ref, &q);
-    if (!parent)
+    bool settling;
+    uint8_t state = o->store->dependencies->parent_state(o, ref, &settling);
+    if (state == STATE_NONE)
         return refuse_parent(o, r, ref, "does not exist, or no longer");
-    if (!state_lives(parent->state) || !o->store->dependencies->settling(o, parent))
+    if (!state_lives(state) || !settling)
         return true;
     return reply_refuse(r, OUT_UNAVAILABLE,
                         "a job in depends_on has been requeued while jobs that depend on it are "
@@ -69,7 +69,8 @@ static bool depends_valid(const struct op_enqueue *want, struct reply *r)
     const struct op_depends *d = want->depends;
     if (d->count > LIMIT_DEPENDENCIES)
         return reply_refuse(r, OUT_INVALID, "depends_on: a job may depend on at most 10000 jobs");
-    if (d->rule >= DEPENDENCY_RULE_COUNT || (d->past && !dependent_fits(d->past, 0)))
+    if (d->rule >= DEPENDENCY_RULE_COUNT ||
+        (d->past && (!dependent_fits(d->past, 0) || (d->past->open && dependent_waits(d->past)))))
         return reply_refuse(r, OUT_INVALID, "on_dependency_failure must be cancel, run or dead");
     if (d->past &&
         (!want->moved || !want->past || (want->past->state == STATE_BLOCKED) != d->past->open))
@@ -118,7 +119,7 @@ bool dependencies_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
     struct enqueue_plan *p = &plans[index];
     const struct op_enqueue *want = p->want;
     bool blocked = want->past && want->past->state == STATE_BLOCKED;
-    if (!o->store->dependencies)
+    if (!o->store->dependencies || o->limits->no_dependencies)
         return reply_refuse(p->reply, OUT_INVALID, NOT_SUPPORTED);
     if (blocked && !(want->depends && want->depends->past))
         return reply_refuse(p->reply, OUT_INVALID, "a blocked job must bring its dependencies");
@@ -174,9 +175,9 @@ static uint32_t count_ended(struct ops *o, uint64_t *seqs, uint32_t count, struc
 {
     uint32_t waits = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct queue_state *q;
-        const struct job *parent = o->store->job_find(o, (struct job_ref){seqs[i], 0}, &q);
-        enum dependency_end end = dependency_end_of(parent ? parent->state : STATE_NONE);
+        bool settling;
+        enum dependency_end end = dependency_end_of(
+            o->store->dependencies->parent_state(o, (struct job_ref){seqs[i], 0}, &settling));
         if (end == DEPENDENCY_END_NONE) {
             seqs[waits++] = seqs[i];
         } else {
@@ -261,11 +262,11 @@ bool ops_dependent_settle(struct ops *o, struct job *j)
 
 static bool addable(struct ops *o, const struct job *j, struct job_ref ref, struct reply *r)
 {
-    const struct queue_state *q;
-    const struct job *parent = o->store->job_find(o, ref, &q);
-    if (parent == j)
+    bool settling;
+    uint8_t state = o->store->dependencies->parent_state(o, ref, &settling);
+    if (ref.seq == j->seq)
         return refuse_parent(o, r, ref, "cannot depend on itself");
-    if (parent && parent->seq > j->seq && parent->state == STATE_BLOCKED)
+    if (state == STATE_BLOCKED && ref.seq > j->seq)
         return refuse_parent(o, r, ref,
                              "is blocked and newer than the job that is to depend on it; only an "
                              "older job may be blocked itself");
@@ -317,7 +318,7 @@ void ops_dependencies(struct ops *o, const struct op *op, struct reply *r)
     const struct queue_state *q;
     struct dependent d;
     uint32_t waits;
-    if (!o->store->dependencies) {
+    if (!o->store->dependencies || o->limits->no_dependencies) {
         reply_refuse(r, OUT_INVALID, NOT_SUPPORTED);
         return;
     }

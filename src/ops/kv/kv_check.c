@@ -87,12 +87,17 @@ static enum outcome others_right(const struct op_kv_commit *want, const char **n
     return OUT_OK;
 }
 
+uint32_t kv_enqueues_max(const struct op_kv_commit *want)
+{
+    return want->jobs_alone ? LIMIT_BATCH + 1u : LIMIT_KV_ENQUEUES;
+}
+
 enum outcome kv_commit_right(const struct op_kv_commit *want, struct arena *arena,
                              const char **note)
 {
     *note = NULL;
     if ((uint64_t)want->check_count + want->set_count + want->delete_count > LIMIT_KV_KEYS ||
-        want->enqueue_count > (want->jobs_alone ? LIMIT_BATCH + 1u : LIMIT_KV_ENQUEUES))
+        want->enqueue_count > kv_enqueues_max(want))
         return wrong(note,
                      "a commit may have at most 1000 checks, sets and deletes, and 100 enqueues");
     enum outcome out = others_right(want, note);

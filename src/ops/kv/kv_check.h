@@ -8,6 +8,8 @@
 #include "base/containers/arena.h"
 #include "ops/op.h"
 
+/* How many enqueues the commit may have. */
+uint32_t kv_enqueues_max(const struct op_kv_commit *want);
 /* OUT_OK, or why not; *note is then the sentence, or NULL. OUT_UNAVAILABLE: no memory. */
 enum outcome kv_commit_right(const struct op_kv_commit *want, struct arena *arena,
                              const char **note);

@@ -23,7 +23,7 @@ const what = {
 };
 const having = {
   embedded: ['files', 'memory', 'alone', 'whole_claims', 'ends_in_order', 'knows_its_death', 'figures', 'long_silence', 'dependencies'],
-  postgres: ['names_gone_queues'],
+  postgres: ['names_gone_queues', 'dependencies'],
   redis: ['names_gone_queues', 'redis'],
 }[testBackend];
 if (!having) throw new Error(`HF_TEST_BACKEND is postgres, redis or nothing, not ${testBackend}`);

@@ -93,7 +93,7 @@ FOR UPDATE SKIP LOCKED;
 -- Returns and locks waiting jobs that expired by $1, at most $2.
 SELECT ${job_columns}
 FROM @job j
-WHERE j.state IN (${scheduled}, ${ready}) AND j.expires_at > 0 AND j.expires_at <= $1::int8
+WHERE ${waits(j)} AND j.expires_at > 0 AND j.expires_at <= $1::int8
 ORDER BY j.expires_at
 LIMIT $2::int4
 FOR UPDATE SKIP LOCKED;
@@ -113,29 +113,44 @@ ORDER BY j.until
 LIMIT $2::int4
 FOR UPDATE SKIP LOCKED;
 
+-- part: purged_below(q)
+-- Jobs of the queue that wait do not exist any more if their generation is below this one.
+CASE WHEN ${q}.deleted THEN 2147483647 ELSE ${q}.generation END
+
+-- part: no_job(which)
+-- Whether the queue q has no such job; it looks at one entry of an index.
+(SELECT j.seq FROM @job j WHERE j.queue = q.number AND ${which} LIMIT 1) IS NULL
+
 -- name: due_purging
--- Removes up to $1 jobs of queues that were purged or deleted; returns how many.
-WITH v AS MATERIALIZED (
+-- Returns and locks up to $1 jobs of queues that were purged or deleted.
+SELECT j.seq
+FROM @job j
+WHERE j.seq = ANY (ARRAY(
     SELECT d.seq
     FROM @queues q
     CROSS JOIN LATERAL (
         (
             SELECT seq
             FROM @job j
-            WHERE j.queue = q.number AND j.state = ${ready} AND (j.generation < q.generation OR q.deleted)
+            WHERE j.queue = q.number AND j.state = ${ready} AND j.generation < ${purged_below(q)}
             LIMIT $1::int4
         )
         UNION ALL (
             SELECT seq
             FROM @job j
-            WHERE j.queue = q.number AND j.state = ${scheduled} AND (j.generation < q.generation OR
-                q.deleted)
+            WHERE j.queue = q.number AND j.state = ${scheduled} AND j.generation < ${purged_below(q)}
             LIMIT $1::int4
         )
         UNION ALL (
             SELECT seq
             FROM @job j
-            WHERE q.deleted AND j.queue = q.number AND j.state >= ${done}
+            WHERE j.queue = q.number AND j.state = ${blocked} AND j.generation < ${purged_below(q)}
+            LIMIT $1::int4
+        )
+        UNION ALL (
+            SELECT seq
+            FROM @job j
+            WHERE q.deleted AND j.queue = q.number AND ${ended(j)}
             LIMIT $1::int4
         )
         UNION ALL (
@@ -147,39 +162,19 @@ WITH v AS MATERIALIZED (
     ) d
     WHERE q.purging
     LIMIT $1::int4
-), d AS (
-    DELETE FROM @job j
-    WHERE j.seq = ANY (ARRAY(SELECT v.seq FROM v))
-    RETURNING j.seq
-), a AS (
-    DELETE FROM @attempt t
-    WHERE t.seq = ANY (ARRAY(SELECT d.seq FROM d))
-)
-SELECT count(*)::int8
-FROM d;
+))
+ORDER BY j.seq
+FOR UPDATE;
 
 -- name: purging_end
 -- Ends the purge of queues in which nothing is left to remove, and removes the deleted ones.
 WITH q AS (
     SELECT q.number, q.deleted
     FROM @queues q
-    WHERE q.purging AND NOT EXISTS (
-        SELECT
-        FROM @job j
-        WHERE j.queue = q.number AND j.state = ${ready} AND (q.deleted OR j.generation < q.generation)
-    ) AND NOT EXISTS (
-        SELECT
-        FROM @job j
-        WHERE j.queue = q.number AND j.state = ${scheduled} AND (q.deleted OR j.generation < q.generation)
-    ) AND NOT (q.deleted AND (EXISTS (
-        SELECT
-        FROM @job j
-        WHERE j.queue = q.number AND j.state >= ${done}
-    ) OR EXISTS (
-        SELECT
-        FROM @job j
-        WHERE j.queue = q.number AND j.state = ${running}
-    )))
+    WHERE q.purging AND ${no_job(j.state = ${ready} AND j.generation < ${purged_below(q)})}
+        AND ${no_job(j.state = ${scheduled} AND j.generation < ${purged_below(q)})}
+        AND ${no_job(j.state = ${blocked} AND j.generation < ${purged_below(q)})}
+        AND (NOT q.deleted OR (${no_job(${ended(j)})} AND ${no_job(j.state = ${running})}))
 ), g AS (
     DELETE FROM @queues
     USING q
@@ -212,8 +207,11 @@ WITH v AS MATERIALIZED (
     LIMIT $2::int4
 ), d AS (
     DELETE FROM @job j
-    WHERE j.seq = ANY (ARRAY(SELECT v.seq FROM v)) AND j.state + 0 >= ${done}
+    WHERE j.seq = ANY (ARRAY(SELECT v.seq FROM v)) AND j.state + 0 BETWEEN ${done} AND ${cancelled}
     RETURNING j.seq, j.queue, j.state
+), e AS (
+    DELETE FROM @dependent t
+    WHERE t.seq = ANY (ARRAY(SELECT d.seq FROM d))
 ), a AS (
     DELETE FROM @attempt t
     WHERE t.seq = ANY (ARRAY(SELECT d.seq FROM d))
@@ -319,8 +317,8 @@ SELECT coalesce(
 ), coalesce(
     (
         SELECT expires_at
-        FROM @job
-        WHERE state IN (${scheduled}, ${ready}) AND expires_at > 0
+        FROM @job j
+        WHERE ${waits(j)} AND expires_at > 0
         ORDER BY expires_at
         LIMIT 1
     ), 0
@@ -416,7 +414,7 @@ WITH RECURSIVE h AS (
         JOIN @queues q ON ${shown}
         WHERE j.seq = h.holder
     ) k ON true
-    WHERE h.holder IS NOT NULL AND (k.state IS NULL OR k.state > ${running})
+    WHERE h.holder IS NOT NULL AND (k.state IS NULL OR ${ended(k)})
 )
 SELECT ${job_columns}, d.state
 FROM d

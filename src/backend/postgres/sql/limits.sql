@@ -277,8 +277,7 @@ FROM (
         (SELECT j.queue FROM @job j WHERE j.state = ${scheduled} AND j.run_at <= $1::int8 ORDER BY j.run_at LIMIT
             $2::int4)
         UNION
-        (SELECT j.queue FROM @job j WHERE j.state IN (${scheduled}, ${ready}) AND j.expires_at > 0 AND j.expires_at <=
-            $1::int8 ORDER BY j.expires_at LIMIT $2::int4)
+        (SELECT j.queue FROM @job j WHERE ${waits(j)} AND j.expires_at > 0 AND j.expires_at <= $1::int8 ORDER BY j.expires_at LIMIT $2::int4)
     )) OR NOT c.built
     ORDER BY 1
 ) x;

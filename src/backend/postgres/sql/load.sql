@@ -156,14 +156,14 @@ JOIN @idempotency_key i ON i.hi = w.hi AND i.lo = w.lo
 LEFT JOIN @job j ON j.seq = i.seq;
 
 -- name: live_totals
--- Returns how many jobs are scheduled, ready or running, and how many idempotency keys there are.
+-- Returns how many jobs are scheduled, ready, running or blocked, and how many idempotency keys there are.
 SELECT (
-    SELECT coalesce(sum(jobs_scheduled + jobs_ready + jobs_running), 0)::int8
+    SELECT coalesce(sum(jobs_scheduled + jobs_ready + jobs_running + jobs_blocked), 0)::int8
     FROM (
-        SELECT jobs_scheduled, jobs_ready, jobs_running
+        SELECT jobs_scheduled, jobs_ready, jobs_running, jobs_blocked
         FROM @total
         UNION ALL
-        SELECT jobs_scheduled, jobs_ready, jobs_running
+        SELECT jobs_scheduled, jobs_ready, jobs_running, jobs_blocked
         FROM @delta
     ) x
 ), (

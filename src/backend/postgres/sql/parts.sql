@@ -20,7 +20,7 @@ q.name, q.owner, q.policy, q.paused_until
 
 -- part: job_counts
 -- How many jobs of a queue are in each state.
-jobs_scheduled, jobs_ready, jobs_running, jobs_done, jobs_dead, jobs_cancelled
+jobs_scheduled, jobs_ready, jobs_running, jobs_done, jobs_dead, jobs_cancelled, jobs_blocked
 
 -- part: outcome_counts
 -- What happened in a queue, in the order of enum counter.
@@ -58,10 +58,25 @@ GROUP BY queue
 -- The time in ms: the manual time that tests set, or the time of the database.
 CASE WHEN ${manual}::int8 > 0 THEN ${manual}::int8 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::int8 END
 
+-- part: waits(job)
+-- Whether the job has not begun: it is scheduled, ready or blocked.
+(${job}.state <= ${ready} OR ${job}.state = ${blocked})
+
+-- part: live(job)
+(${job}.state <= ${running} OR ${job}.state = ${blocked})
+
+-- part: ended(job)
+-- As in the index job_kept.
+${job}.state BETWEEN ${done} AND ${cancelled}
+
+-- part: counts_in(job; generation)
+-- Whether the job exists in a queue of this generation: a purge raises it, and the jobs that waited are removed later.
+(NOT ${waits(${job})} OR ${job}.generation = ${generation})
+
 -- part: shown
 -- Whether the job j of the queue q exists. Its row remains for a while after its queue was deleted, or, if
 -- the job waits, after a purge has raised the generation of the queue.
-q.number = j.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation = q.generation)
+q.number = j.queue AND NOT q.deleted AND ${counts_in(j; q.generation)}
 
 -- part: by_due
 -- Holds for every job of a queue whose policy is by_due: its priority is an order (core/jobs/job.h).
@@ -72,7 +87,8 @@ q.number = j.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation = q
 -- the leader has not promoted yet is still SCHEDULED here.
 CASE WHEN state = ${ready} AND flags & ${flag_pending} <> 0 THEN 'PENDING' WHEN state = ${scheduled} THEN
     'SCHEDULED' WHEN state = ${ready} THEN 'QUEUED' WHEN state = ${running} THEN 'IN_PROGRESS' WHEN state =
-    ${done} THEN 'COMPLETED' WHEN state = ${dead} THEN 'FAILED' ELSE 'CANCELLED' END
+    ${done} THEN 'COMPLETED' WHEN state = ${dead} THEN 'FAILED'
+    WHEN state = ${blocked} THEN 'SCHEDULED' ELSE 'CANCELLED' END
 
 -- part: task_scheduled_at
 to_timestamp(nullif(run_at, 0) / 1000.0)
@@ -118,7 +134,7 @@ ${job}.queue = $1::int4 AND ($2::int4 >> ${job}.state) & 1 = 1 AND ${job}.seq > 
 -- part: may_share(job)
 -- Whether the job counts among those with a unique key; see the statement key_sharers.
 ${job}.queue = $1::int4 AND ${job}.unique_key IS NOT NULL AND ${job}.state <> ${cancelled}
-    AND (${job}.state > ${ready} OR ${job}.generation = $2::int4)
+    AND ${counts_in(${job}; $2::int4)}
 
 -- part: beyond(state; there; keep; keep_ms)
 -- The jobs of the queue q in this state that it does not keep: more than `keep`, or older than `keep_ms`.
@@ -152,7 +168,7 @@ s.changed, EXISTS (
     SELECT
     FROM @job j
     JOIN @queues q ON ${shown}
-    WHERE j.seq = s.seq AND j.id_hi = s.id_hi AND j.state <= ${running}
+    WHERE j.seq = s.seq AND j.id_hi = s.id_hi AND ${live(j)}
 )
 
 -- part: breaker_columns

@@ -188,8 +188,9 @@ CREATE INDEX job_pending ON @job (seq) WHERE state = ${ready} AND flags & ${flag
 CREATE INDEX job_due ON @job (state, run_at) WHERE state = ${scheduled};
 CREATE INDEX job_due_queue ON @job (queue, run_at) WHERE state = ${scheduled};
 CREATE INDEX job_lease ON @job (until) WHERE state = ${running};
-CREATE INDEX job_expiry ON @job (expires_at) WHERE state IN (${scheduled}, ${ready}) AND expires_at > 0;
-CREATE INDEX job_kept ON @job (queue, state, since, seq) WHERE state >= ${done};
+CREATE INDEX job_expiry ON @job (expires_at) WHERE (state <= ${ready} OR state = ${blocked}) AND expires_at > 0;
+CREATE INDEX job_kept ON @job (queue, state, since, seq) WHERE state BETWEEN ${done} AND ${cancelled};
+CREATE INDEX job_blocked ON @job (queue, generation, seq) WHERE state = ${blocked};
 CREATE UNIQUE INDEX job_key ON @job (queue, unique_key) WHERE holds_key;
 CREATE INDEX job_group ON @job (queue, group_key, state) WHERE group_key IS NOT NULL;
 CREATE INDEX job_task ON @job ((${task_status}), (${task_scheduled_at})) WHERE ${by_due};
@@ -242,6 +243,34 @@ CREATE TABLE @claim_group (
 CREATE INDEX claim_group_place ON @claim_group (queue, version, open, priority DESC, round, seq);
 CREATE INDEX claim_group_wait ON @claim_group (queue, wait_us) WHERE wait_us > 0;
 CREATE INDEX claim_group_idle ON @claim_group (full_us) WHERE seq IS NULL;
+
+-- Jobs that depend on others, until they are removed: the rule, and how many parents they had and how these ended.
+CREATE TABLE @dependent (
+    seq int8 PRIMARY KEY,
+    rule int2 NOT NULL,  -- enum dependency_rule
+    open bool NOT NULL,  -- more parents may be added
+    total int4 NOT NULL,
+    done int4 NOT NULL,
+    dead int4 NOT NULL,
+    cancelled int4 NOT NULL,
+    removed int4 NOT NULL
+) ${churn};
+
+-- For which jobs they still wait: the edges.
+CREATE TABLE @dependency (
+    child int8,
+    parent int8,
+    PRIMARY KEY (child, parent)
+) ${churn};
+CREATE INDEX dependency_parent ON @dependency (parent, child);
+
+-- Jobs that have ended, or stopped waiting, and whose edges are still to be removed.
+CREATE TABLE @dependency_work (
+    seq int8 PRIMARY KEY,
+    n int8 GENERATED ALWAYS AS IDENTITY,  -- order in which they ended
+    how int2 NOT NULL  -- how it ended first, enum dependency_end
+) ${churn};
+CREATE INDEX dependency_work_order ON @dependency_work (n);
 
 -- Attempts that ended, the newest of each job.
 CREATE TABLE @attempt (
@@ -450,7 +479,7 @@ SELECT seq AS id,
     CASE WHEN state = ${done} AND result_kind = ${payload_json} THEN convert_from(result, 'UTF8') END
         AS results_json,
     coalesce(${imported_time(enqueued_at)}, (id_hi >> 16) / 1000) AS enqueued_at,
-    CASE WHEN state >= ${running} THEN coalesce(nullif(started_at, 0) / 1000, ${imported_time(started_at)}) END
+    CASE WHEN state BETWEEN ${running} AND ${cancelled} THEN coalesce(nullif(started_at, 0) / 1000, ${imported_time(started_at)}) END
         AS started_at,
     CASE WHEN state IN (${done}, ${dead}) THEN coalesce(CASE WHEN started_at = 0 THEN
         ${imported_time(completed_at)} END, since / 1000) END AS completed_at

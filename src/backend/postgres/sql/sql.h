@@ -68,4 +68,5 @@ enum job_column {
     JOB_QUEUE_OWNER,
     JOB_QUEUE_POLICY,
     JOB_QUEUE_PAUSED,
+    JOB_DEPENDENT, /* … and, with get_job, what it depends on */
 };

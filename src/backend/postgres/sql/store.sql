@@ -75,7 +75,11 @@ SELECT unnest($1::int8[]), unnest($2::int8[]), unnest($3::int4[]), unnest($4::in
     unnest($21::bytea[]), ${each(${job_texts}; unnest($#22::text[]))};
 
 -- name: job_del
--- Removes these jobs ($1).
+-- Removes these jobs ($1). Their edges remain for as long as they are on the work list.
+WITH d AS (
+    DELETE FROM @dependent
+    WHERE seq = ANY ($1::int8[])
+)
 DELETE FROM @job
 WHERE seq = ANY ($1::int8[]);
 
@@ -177,7 +181,7 @@ SELECT unnest($1::int4[]), unnest($2::int4[]), unnest($3::int8[]), unnest($4::in
     unnest($6::int8[]), unnest($7::int8[]), unnest($8::int8[]), unnest($9::int8[]), unnest($10::int8[]),
     unnest($11::int8[]), unnest($12::int8[]), unnest($13::int8[]), unnest($14::int8[]), unnest($15::int8[]),
     unnest($16::int8[]), unnest($17::int8[]), unnest($18::int8[]), unnest($19::int8[]), unnest($20::int8[]),
-    unnest($21::int8[]), unnest($22::int8[]), unnest($23::int8[]);
+    unnest($21::int8[]), unnest($22::int8[]), unnest($23::int8[]), unnest($24::int8[]);
 
 -- name: key_delta_add
 -- Adds to the number of idempotency keys ($1), of keys of the key-value store ($2) and to the bytes of
@@ -187,7 +191,7 @@ VALUES ($1::int8, $2::int8, $3::int8);
 
 -- name: rescope
 -- Decides again which jobs of the queue $1 (generation $3) hold their unique key, for the scope $2.
-UPDATE @job
+UPDATE @job j
 SET holds_key = (unique_key IS NOT NULL AND ($2::int4 = ${unique_kept} AND state <> ${cancelled} OR $2::int4
-    = ${unique_live} AND state <= ${running}))
-WHERE queue = $1::int4 AND unique_key IS NOT NULL AND (state > ${ready} OR generation = $3::int4);
+    = ${unique_live} AND ${live(j)}))
+WHERE queue = $1::int4 AND unique_key IS NOT NULL AND ${counts_in(j; $3::int4)};

@@ -3,11 +3,12 @@
 -- ${answer_bytes_max} bytes an answer: the rows are measured before the bytes of any are fetched.
 
 -- name: get_job
--- Returns the job $1, with its bodies if $2, its progress if $3 and its log if $4.
+-- Returns the job $1 with what it depends on, with its bodies if $2, its progress if $3 and its log if $4.
 SELECT ${job_columns}, CASE WHEN $2::bool THEN j.payload END, CASE WHEN $2::bool THEN j.result END, j.error,
-    ${queue_shown}, CASE WHEN $3::bool THEN j.progress END, CASE WHEN $4::bool THEN j.log END
+    ${queue_shown}, ${dependent_columns}, CASE WHEN $3::bool THEN j.progress END, CASE WHEN $4::bool THEN j.log END
 FROM @job j
 JOIN @queues q ON ${shown}
+LEFT JOIN @dependent d ON d.seq = j.seq
 WHERE j.seq = $1::int8;
 
 -- name: attempts
@@ -43,6 +44,10 @@ ${peek(j.generation = q.generation AND j.state = ${ready}; x.priority DESC, x.se
 -- Returns the first $2 scheduled jobs of the queue $1, with bodies if $3.
 ${peek(j.generation = q.generation AND j.state = ${scheduled}; x.run_at, x.seq; j.run_at, j.seq; LIMIT $2::int4)};
 
+-- name: peek_blocked
+-- Returns the blocked jobs of the queue $1 that were enqueued first, at most $2, with bodies if $3.
+${peek(j.generation = q.generation AND j.state = ${blocked}; x.seq; j.seq; LIMIT $2::int4)};
+
 -- name: peek_running
 -- Returns the running jobs of the queue $1 that were claimed first, at most $2, with bodies if $3.
 ${peek(j.state = ${running}; x.since, x.token_epoch, x.token_counter;
@@ -50,12 +55,12 @@ ${peek(j.state = ${running}; x.since, x.token_epoch, x.token_counter;
 
 -- name: peek_kept
 -- Returns the oldest $2 jobs of the queue $1 in a final state ($4), with bodies if $3.
-${peek(j.state = $4::int4 AND j.state >= ${done}; x.since, x.seq; j.since, j.seq; LIMIT $2::int4)};
+${peek(j.state = $4::int4 AND ${ended(j)}; x.since, x.seq; j.since, j.seq; LIMIT $2::int4)};
 
 -- name: peek_newest
 -- Returns the newest $2 jobs of the queue $1 that run or are in a final state ($4), after $5 others, with
 -- bodies if $3.
-${peek(j.state = $4::int4 AND j.state >= ${running}; x.since DESC, x.seq DESC; j.since DESC, j.seq DESC;
+${peek(j.state = $4::int4 AND j.state BETWEEN ${running} AND ${cancelled}; x.since DESC, x.seq DESC; j.since DESC, j.seq DESC;
     OFFSET $5::int8 LIMIT $2::int4)};
 
 -- name: queue_views
@@ -126,8 +131,7 @@ ORDER BY q.name;
 -- queue.
 SELECT j.state, count(*)::int8
 FROM @queues q
-JOIN @job j ON j.queue = q.number AND j.group_key = $3::text AND (j.state > ${ready} OR j.generation =
-    q.generation)
+JOIN @job j ON j.queue = q.number AND j.group_key = $3::text AND ${counts_in(j; q.generation)}
 WHERE (q.name = $1::text OR q.number = $2::int4) AND NOT q.deleted
 GROUP BY j.state;
 
@@ -158,11 +162,11 @@ ${list(($3::int4 = 0 OR j.queue = $3::int4); DESC)};
 
 -- name: list_kept
 -- The same for jobs of one queue in a final state only, from the index of these.
-${list(j.queue = $3::int4 AND j.state >= ${done}; ASC)};
+${list(j.queue = $3::int4 AND ${ended(j)}; ASC)};
 
 -- name: list_kept_newest
 -- The same, newest first.
-${list(j.queue = $3::int4 AND j.state >= ${done}; DESC)};
+${list(j.queue = $3::int4 AND ${ended(j)}; DESC)};
 
 -- name: workers
 -- Returns workers with how many jobs they run and how many workers there are, at most $1.
@@ -202,8 +206,7 @@ SELECT a.number, a.started_at, a.ended_at, a.outcome, a.error_kind, a.worker, a.
     q.name
 FROM @attempt a
 JOIN @job j ON j.seq = a.seq
-JOIN @queues q ON q.number = a.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation =
-    q.generation)
+JOIN @queues q ON q.number = a.queue AND NOT q.deleted AND ${counts_in(j; q.generation)}
 WHERE a.outcome IN (${attempt_failed}, ${attempt_lease_expired}, ${attempt_timed_out},
     ${attempt_released_with_error}) AND
     ($1::text = '' OR q.name = $1::text)

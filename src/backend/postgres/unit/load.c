@@ -27,6 +27,7 @@ static bool any_job(const struct op *op)
     return op_seq(op) != 0;
 }
 
+/* Jobs to which dependencies are added belong to any_job. */
 static size_t seqs_array(struct unit *u, chosen_fn chosen)
 {
     size_t n = 0;
@@ -36,6 +37,8 @@ static size_t seqs_array(struct unit *u, chosen_fn chosen)
             pg_array_i8(&pg_unit(u)->args, (int64_t)op_seq(u->turns[i].op));
             n++;
         }
+    for (size_t i = 0; chosen == any_job && i < u->deps.open_count; i++, n++)
+        pg_array_i8(&pg_unit(u)->args, (int64_t)u->deps.open[i]);
     pg_array_end(&pg_unit(u)->args);
     return n;
 }
@@ -226,6 +229,7 @@ bool pg_unit_send_load(struct unit *u)
         send_as(u, LOAD_SEQS, SQL_SEQS);
     }
     send_jobs(u);
+    pg_dependencies_send_load(u);
     send_holders(u);
     send_nonces(u);
     send_claims(u);

@@ -235,6 +235,7 @@ int pg_unit_loaded(struct unit *u)
     pg_load_rows(u, slot[LOAD_HOLDERS], false);
     pg_load_rows(u, slot[LOAD_NONCES], false);
     pg_load_rows(u, slot[LOAD_CLAIMS], true);
+    pg_dependencies_loaded(u);
     pg_limits_loaded(u);
     pg_keys_commits_loaded(u);
     return u->nomem ? -ERR_NOMEM : 0;
@@ -333,7 +334,7 @@ void pg_unit_sharers_loaded(struct unit *u)
 
 void pg_unit_init(struct pg_unit *p, struct pg_store *s)
 {
-    *p = (struct pg_unit){.kept = NULL};
+    *p = (struct pg_unit){.work_at = SIZE_MAX, .removed_at = SIZE_MAX};
     unit_init(&p->unit, &s->sh);
     pg_args_init(&p->args);
 }
@@ -362,6 +363,7 @@ void pg_unit_reset(struct unit *u)
         PQclear(p->kept[i]);
     p->kept_count = 0;
     p->asked = 0;
+    p->work_at = p->removed_at = SIZE_MAX;
     pg_args_clear(&p->args);
     unit_reset(u);
 }

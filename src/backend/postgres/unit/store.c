@@ -546,6 +546,7 @@ void pg_unit_send_store(struct unit *u)
     pg_schedules_send_store(u);
     pg_alerts_send_store(u);
     send_jobs(u);
+    pg_dependencies_send_store(u);
     pg_limits_send_store(u);
     send_attempts(u);
     send_replies(u);

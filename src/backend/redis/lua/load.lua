@@ -239,8 +239,8 @@ local keys, live, queues_there = 0, 0, 0
 if numbers_wanted > 0 then queues_there = call('HLEN', P .. 'names') end
 if live_wanted then
   keys = call('HLEN', P .. 'idem')
-  local t = call('HMGET', P .. 'total', '${sum_scheduled}', '${sum_ready}', '${sum_running}')
-  live = (t[1] or 0) + (t[2] or 0) + (t[3] or 0)
+  local t = call('HMGET', P .. 'total', '${sum_scheduled}', '${sum_ready}', '${sum_running}', '${sum_blocked}')
+  live = (t[1] or 0) + (t[2] or 0) + (t[3] or 0) + (t[4] or 0)
 end
 return { text(now), meta[3] or '', text(seq_before), text(number_before), text(seq_high), keys, live, #hold > 0 and 1 or 0,
   queues, counted, rows, idems, kept, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '', queues_there }

@@ -138,7 +138,7 @@ function ask.Q()
   if name ~= '' then n = call('HGET', P .. 'names', name) end
   view(out, n)
   if n and group ~= '' then
-    for state = ${scheduled}, ${cancelled} do counts[state] = call('HGET', P .. 'q:' .. n .. ':g', state .. group) end
+    for state = ${scheduled}, ${blocked} do counts[state] = call('HGET', P .. 'q:' .. n .. ':g', state .. group) end
   end
   return { out, counts }
 end

@@ -195,7 +195,7 @@ function special.NEXT()
   end
   out[#out + 1] = text(next)
   out[#out + 1] = call('HMGET', P .. 'total', '${sum_scheduled}', '${sum_ready}', '${sum_running}', '${sum_done}', '${sum_dead}',
-    '${sum_cancelled}')
+    '${sum_cancelled}', '${sum_blocked}')
   out[#out + 1] = call('HLEN', P .. 'idem')
   out[#out + 1] = call('HLEN', P .. 'names')
   out[#out + 1] = call('HLEN', P .. 'kvm')

@@ -444,12 +444,13 @@ static bool engine_dependent_find(const struct ops *o, const struct job *j, stru
     return true;
 }
 
-static bool engine_settling(const struct ops *o, const struct job *j)
+static uint8_t engine_parent_state(struct ops *o, struct job_ref ref, bool *ret_settling)
 {
-    const struct engine *e = engine_of(o);
-    uint32_t handle = dependency_node_of(e, j->seq);
-    return handle && dependency_node_at(e, handle)->children &&
-           dependency_node_at(e, handle)->ended;
+    struct engine *e = engine_of(o);
+    const struct live *l = jobs_find(e, ref, NULL);
+    uint32_t handle = l ? dependency_node_of(e, ref.seq) : 0;
+    *ret_settling = handle && has_ended(dependency_node_at(e, handle));
+    return l ? l->job.state : STATE_NONE;
 }
 
 static size_t engine_dependency_bytes(size_t dependents, size_t parents)
@@ -506,7 +507,7 @@ static uint32_t engine_dependencies_without(struct ops *o, const struct job *j, 
 
 const struct dependency_store engine_dependency_store = {
     .find = engine_dependent_find,
-    .settling = engine_settling,
+    .parent_state = engine_parent_state,
     .prepare = engine_dependency_prepare,
     .bytes = engine_dependency_bytes,
     .put = engine_dependent_put,
