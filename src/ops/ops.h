@@ -100,7 +100,6 @@ struct kv_usage {
 struct ops_limits {
     struct queue_policy policy; /* of queues that are created by an enqueue */
     bool no_auto_create;
-    bool no_dependencies; /* the store has no dependencies after all */
     bool no_claim_limits; /* the store does not follow core/queues/claim_limits.h after all */
     unsigned node;
     uint64_t capacity;  /* live jobs of all queues; 0 = no limit */

@@ -10,7 +10,8 @@ enum heartbeat_field {
     HEARTBEAT_MINE,
     HEARTBEAT_LEADER,
     HEARTBEAT_NODES,
-    HEARTBEAT_TOLD
+    HEARTBEAT_TOLD,
+    HEARTBEAT_WORK
 };
 
 /* told: "NUMBER VERSION" */
@@ -61,6 +62,7 @@ static void heartbeat_cb(void *ctx, redisReply *r)
     s->contended = false;
     shared_leader_take(&s->sh, rd_reply_int(reply_at(r, HEARTBEAT_MINE)));
     take_nodes(s, r);
+    s->dependency_work |= s->sh.node.leader && rd_reply_int(reply_at(r, HEARTBEAT_WORK)) != 0;
     rd_item_over(it);
 }
 

@@ -26,6 +26,7 @@
  *   transact.c      a unit from its load to its store
  *   read_view.c     quick queries;  search.c  queries that may take several steps
  *   tick.c          what the leader does as time passes
+ *   dependencies.c  ends of jobs reach their dependents
  *   heartbeat.c     heartbeats, the leader, the state of the server
  *   notify.c        notifications of other nodes
  *   unit/           what a unit reads and writes, how rows are encoded and indexed
@@ -60,7 +61,15 @@
 #define PIPELINE_ITEMS 2
 #define REDIS_GONE "Redis cannot be reached"
 
-enum item_kind { ITEM_UNIT, ITEM_VIEW, ITEM_SEARCH, ITEM_TICK, ITEM_BULK, ITEM_HEARTBEAT };
+enum item_kind {
+    ITEM_UNIT,
+    ITEM_VIEW,
+    ITEM_SEARCH,
+    ITEM_TICK,
+    ITEM_BULK,
+    ITEM_DEPENDENCIES,
+    ITEM_HEARTBEAT
+};
 
 /* LAST: its last call was sent, so that the first call of the next item may follow. */
 enum item_stage { STAGE_WAIT, STAGE_ASKING, STAGE_LAST };
@@ -118,9 +127,11 @@ struct rd_store {
     bool ready;          /* the write connection is open, and the handshake is complete */
     bool ready_once;     /* … now or before */
     bool handshaking;
-    bool went;           /* data was lost on an open connection */
-    bool lost_logged;    /* the loss of the connection was logged */
-    bool bulk_turn_last; /* the last work was a slice of a bulk action */
+    bool went;            /* data was lost on an open connection */
+    bool lost_logged;     /* the loss of the connection was logged */
+    bool bulk_turn_last;  /* the last work was a slice of a bulk action */
+    bool dependency_work; /* the work list may have entries (dependencies.c) */
+    bool dependency_last; /* the last work was a slice of it */
 
     /* used by the leader */
     bool tick_more;
@@ -298,6 +309,20 @@ void rd_read_view_begin(struct item *it);
 void rd_search_begin(struct item *it);
 bool rd_view_row(struct unit *u, const redisReply *const five[5], const struct wqueue *q, bool body,
                  struct job_view *ret);
+
+/* unit/dependencies.c: jobs that depend on others */
+void rd_dependencies_put_section(struct unit *u, struct rargs *a);
+void rd_dependencies_put_none(struct rargs *a);
+void rd_dependencies_loaded(struct unit *u, const redisReply *r);
+void rd_dependents_loaded(struct unit *u, const redisReply *list); /* sequence, packed … */
+void rd_dependencies_checks(struct item *it);
+void rd_dependencies_changes(struct item *it); /* after the rows */
+
+/* dependencies.c: the work list */
+bool rd_dependencies_due(const struct rd_store *s);
+void rd_dependencies_begin(struct item *it);
+void rd_dependencies_worked(struct item *it); /* with its store: the entries that are done */
+void rd_dependencies_stored(struct item *it, bool waiting);
 
 /* unit/bulk.c */
 void rd_bulk_begin(struct item *it);

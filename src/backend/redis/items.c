@@ -265,9 +265,13 @@ void rd_item_give_up(struct item *it, enum outcome out, const char *note)
 void rd_item_begin(struct item *it)
 {
     static void (*const begins[])(struct item *) = {
-        [ITEM_UNIT] = rd_unit_begin,     [ITEM_VIEW] = rd_read_view_begin,
-        [ITEM_SEARCH] = rd_search_begin, [ITEM_TICK] = rd_tick_begin,
-        [ITEM_BULK] = rd_bulk_begin,     [ITEM_HEARTBEAT] = rd_heartbeat_begin,
+        [ITEM_UNIT] = rd_unit_begin,
+        [ITEM_VIEW] = rd_read_view_begin,
+        [ITEM_SEARCH] = rd_search_begin,
+        [ITEM_TICK] = rd_tick_begin,
+        [ITEM_BULK] = rd_bulk_begin,
+        [ITEM_HEARTBEAT] = rd_heartbeat_begin,
+        [ITEM_DEPENDENCIES] = rd_dependencies_begin,
     };
     if (it->tries == 0)
         it->began_ns = clock_ns();

@@ -9,7 +9,8 @@
  * stored something in between, what the second has loaded is stale and it begins again, too.
  *
  * The next item is, in this order: a heartbeat that is due, the work of the leader that is due, and
- * then, alternately, a slice of a bulk action and the oldest operations of clients. Operations are
+ * then, alternately, a slice of the work list of dependencies, a slice of a bulk action and the
+ * oldest operations of clients. Operations are
  * taken in the order in which they were submitted; consecutive ones of one class form one item. */
 #include "backend/redis/impl.h"
 
@@ -41,6 +42,14 @@ static bool bulk_turn(struct rd_store *s)
     return s->bulk_turn_last;
 }
 
+/* The same for slices of the work list of dependencies. */
+static bool dependencies_turn(struct rd_store *s)
+{
+    s->dependency_last = rd_dependencies_due(s) && !line_has(s, ITEM_DEPENDENCIES) &&
+                         (!s->sh.first || !s->dependency_last);
+    return s->dependency_last;
+}
+
 static bool choose(struct rd_store *s, enum item_kind *ret)
 {
     const struct op *op = shared_front(&s->sh);
@@ -50,6 +59,8 @@ static bool choose(struct rd_store *s, enum item_kind *ret)
         *ret = ITEM_HEARTBEAT;
     else if (shared_tick_due(&s->sh) && !line_has(s, ITEM_TICK))
         *ret = ITEM_TICK;
+    else if (dependencies_turn(s))
+        *ret = ITEM_DEPENDENCIES;
     else if (bulk_turn(s))
         *ret = ITEM_BULK;
     else if (!op)

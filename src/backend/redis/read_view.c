@@ -32,6 +32,7 @@ static void send_get(struct rargs *a, const struct op_job *want)
     redis_args_text(a, want->want_body ? "1" : "");
     redis_args_text(a, want->want_attempts ? "1" : "");
     redis_args_text(a, want->want_log ? "1" : "");
+    redis_args_text(a, want->want_parents ? "1" : "");
 }
 
 /* list: oldest first */
@@ -53,6 +54,28 @@ static void view_attempts(struct unit *u, const redisReply *job, const redisRepl
     v->log = reply_span(reply_at(r, 4));
 }
 
+static void view_parents(struct unit *u, const redisReply *list, struct job_view *v)
+{
+    size_t n = reply_count(list) / 2;
+    struct job_ref *refs = arena_array(&u->arena, n + 1, sizeof *refs);
+    for (size_t i = 0; refs && i < n; i++) {
+        struct row row = {.gone = false};
+        uint64_t seq = redis_seq_decode(reply_span(reply_at(list, 2 * i)));
+        if (redis_row_decode(seq, reply_span(reply_at(list, 2 * i + 1)), &row) == 0)
+            refs[v->parent_count++] = (struct job_ref){seq, row.job.id_hi};
+    }
+    v->parents = refs;
+}
+
+static void view_dependent(struct unit *u, const redisReply *r, bool parents, struct job_view *v)
+{
+    v->is_dependent = redis_dependent_decode(reply_span(reply_at(r, 5)), &v->dependent);
+    if (v->is_dependent && v->job.state == STATE_BLOCKED)
+        v->waits = dependent_waits(&v->dependent);
+    if (v->is_dependent && parents)
+        view_parents(u, reply_at(r, 6), v);
+}
+
 static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
 {
     const struct op_job *want = &t->op->job;
@@ -69,6 +92,7 @@ static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
         unit_refuse(t, v ? OUT_NOT_FOUND : OUT_UNAVAILABLE, NULL);
         return;
     }
+    view_dependent(u, r, want->want_parents, v);
     turn_show_job(t, v);
     if (want->want_attempts)
         view_attempts(u, five[1], r, v);

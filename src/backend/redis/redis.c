@@ -27,7 +27,7 @@ static int rd_submit(struct backend *b, const struct op *list, size_t count, bac
 static unsigned rd_caps(const struct backend *b)
 {
     const struct rd_store *s = (const struct rd_store *)(const void *)b;
-    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_WHOLE_JOBS |
+    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_WHOLE_JOBS | CAP_DEPENDENCIES |
            (s->server.durable ? CAP_DURABLE_REPLY : 0);
 }
 
@@ -53,7 +53,7 @@ static int rd_settle(struct backend *b, backend_closed_fn fn, void *ctx)
         return -ERR_CLOSED;
     if (!settle_calls_add(&s->sh.settle_calls, s, fn, ctx))
         return -ERR_NOMEM;
-    s->sh.tick_wanted = true;
+    s->sh.tick_wanted = s->dependency_work = true;
     rd_pipeline_later(s);
     return 0;
 }
@@ -155,7 +155,7 @@ static bool work_left(const struct rd_store *s)
 {
     if (s->sh.node.seen_at_ms == 0 || s->line_count || s->sh.first || s->sh.bulks)
         return true;
-    return shared_tick_due(&s->sh);
+    return shared_tick_due(&s->sh) || rd_dependencies_due(s);
 }
 
 static void answer_settle_calls(struct rd_store *s)
@@ -345,7 +345,7 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
         err = shared_init(&s->sh, &rd_ops, config);
     if (err)
         return err;
-    s->sh.limits.no_claim_limits = s->sh.limits.no_dependencies = true;
+    s->sh.limits.no_claim_limits = true;
     struct now now = clock_now(&config->clock);
     s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server has sent its own time */
     bool local = s->url.socket[0] || shared_host_local(s->url.host);

@@ -89,6 +89,7 @@ static void work_purging(struct item *it, const redisReply *list)
         if (r && !unit_row_there(r) && !r->gone) {
             r->gone = r->changed = true;
             r->held = false;
+            r->end = DEPENDENCY_END_REMOVED;
             u->records++;
         }
     }

@@ -96,6 +96,7 @@ static void stored_cb(void *ctx, redisReply *r)
     if (span_equal(word, SPAN_LITERAL("ok"))) {
         uint64_t stores = rd_reply_count(reply_at(r, 1));
         s->stores = stores > s->stores ? stores : s->stores;
+        rd_dependencies_stored(it, rd_reply_int(reply_at(r, 4)) != 0);
         stored(it, reply_at(r, 2), reply_at(r, 3));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
         shared_leader_lost(&s->sh, true); /* another node is the leader now */
@@ -284,7 +285,7 @@ static bool grows(const struct op *op)
 {
     return op->kind == OP_ENQUEUE || op->kind == OP_FIRE || op->kind == OP_TRIGGER ||
            op->kind == OP_SCHEDULE_PUT || op_commit(op) || op->kind == OP_QUEUE_PUT ||
-           op->kind == OP_NOTE || op->kind == OP_ALERT_PUT ||
+           op->kind == OP_NOTE || op->kind == OP_ALERT_PUT || op->kind == OP_DEPENDENCIES ||
            (op->kind == OP_PATCH && op->patch.has_payload);
 }
 

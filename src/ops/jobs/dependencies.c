@@ -119,7 +119,7 @@ bool dependencies_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
     struct enqueue_plan *p = &plans[index];
     const struct op_enqueue *want = p->want;
     bool blocked = want->past && want->past->state == STATE_BLOCKED;
-    if (!o->store->dependencies || o->limits->no_dependencies)
+    if (!o->store->dependencies)
         return reply_refuse(p->reply, OUT_INVALID, NOT_SUPPORTED);
     if (blocked && !(want->depends && want->depends->past))
         return reply_refuse(p->reply, OUT_INVALID, "a blocked job must bring its dependencies");
@@ -318,7 +318,7 @@ void ops_dependencies(struct ops *o, const struct op *op, struct reply *r)
     const struct queue_state *q;
     struct dependent d;
     uint32_t waits;
-    if (!o->store->dependencies || o->limits->no_dependencies) {
+    if (!o->store->dependencies) {
         reply_refuse(r, OUT_INVALID, NOT_SUPPORTED);
         return;
     }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { has, only, testBackend } from '../lib/backend.mjs';
+import { has } from '../lib/backend.mjs';
 import { Client, openStream } from '../lib/client.mjs';
 import { run } from '../lib/program.mjs';
 import { killServer, startServer, stopServer, temporaryDirectory, until } from '../lib/server.mjs';
@@ -18,7 +18,7 @@ const ack = async (api, q) => {
   return job;
 };
 
-if (has('dependencies')) onStores('dependencies', ['memory', 'sqlite'], {}, (use) => {
+onStores('dependencies', ['memory', 'sqlite'], {}, (use) => {
   test('HF-28: a job waits for the jobs that it depends on', async () => {
     const { api, server } = use;
     const q = freshQueue();
@@ -141,7 +141,7 @@ if (has('dependencies')) onStores('dependencies', ['memory', 'sqlite'], {}, (use
   });
 });
 
-test('HF-28: a batch of 10,000 jobs survives kill -9, and its final job runs once', only('dependencies'), async () => {
+test('HF-28: a batch of 10,000 jobs survives kill -9, and its final job runs once', async () => {
   const data = temporaryDirectory();
   let server = await startServer({ data });
   let api = new Client(server);
@@ -171,19 +171,4 @@ test('HF-28: a batch of 10,000 jobs survives kill -9, and its final job runs onc
   if (!has('files')) return;
   const checked = await run(['check', data]);
   assert.equal(checked.code, 0, checked.stdout + checked.stderr);
-});
-
-test('HF-28: a store without dependencies refuses them', { skip: has('dependencies') }, async (t) => {
-  const server = await startServer({ backend: testBackend });
-  const api = new Client(server);
-  t.after(async () => {
-    api.close();
-    await stopServer(server);
-  });
-  const q = freshQueue();
-  const a = await enqueue(api, q, { payload: 1 });
-  for (const answer of [await api.post(`/v1/queues/${q}/jobs`, { depends_on: [a.id] }), await api.post('/v1/batches', { jobs: [{ queue: q }], then: { queue: q } })]) {
-    assert.equal(answer.status, 409, answer.text);
-    assert.match(answer.json.detail, /does not support jobs that depend on others/);
-  }
 });

@@ -18,12 +18,11 @@ const what = {
   names_gone_queues: 'events about a deleted queue contain its name',
   redis: 'Redis is used',
   figures: 'a speed that is documented for the embedded store',
-  dependencies: 'jobs may depend on others',
   long_silence: 'a wait of fifteen seconds that does not depend on the store',
 };
 const having = {
-  embedded: ['files', 'memory', 'alone', 'whole_claims', 'ends_in_order', 'knows_its_death', 'figures', 'long_silence', 'dependencies'],
-  postgres: ['names_gone_queues', 'dependencies'],
+  embedded: ['files', 'memory', 'alone', 'whole_claims', 'ends_in_order', 'knows_its_death', 'figures', 'long_silence'],
+  postgres: ['names_gone_queues'],
   redis: ['names_gone_queues', 'redis'],
 }[testBackend];
 if (!having) throw new Error(`HF_TEST_BACKEND is postgres, redis or nothing, not ${testBackend}`);

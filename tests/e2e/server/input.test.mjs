@@ -109,7 +109,7 @@ const bodies = [
   { route: 'PATCH /v1/jobs/{id}', fields: f.patch, fresh: withJob, base: () => ({ priority: '1' }) },
   { route: 'POST /v1/jobs/{id}/cancel', fields: f.cancel, fresh: withJob },
   { route: 'POST /v1/jobs/{id}/requeue', fields: { delay_ms: f.job.delay_ms }, fresh: () => withJob({ delay_ms: 1000 }) },
-  ...[{ route: 'POST /v1/batches', fields: { on_failure: f.word('cancel', 'run', 'dead'), open: f.bool }, fresh: queueOf, base: ({ queue }) => ({ jobs: `[{"queue":"${queue}"}]`, then: `{"queue":"${queue}"}` }) }].filter(() => has('dependencies')),
+  ...[{ route: 'POST /v1/batches', fields: { on_failure: f.word('cancel', 'run', 'dead'), open: f.bool }, fresh: queueOf, base: ({ queue }) => ({ jobs: `[{"queue":"${queue}"}]`, then: `{"queue":"${queue}"}` }) }],
   { route: 'POST /v1/test/clock', fields: { advance_ms: f.int(0, 253402300799999) }, base: () => ({ advance_ms: '0' }) },
 ];
 const bodyless = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge', 'POST /v1/jobs/{id}/discard', 'POST /v1/clock/accept', 'POST /v1/compact', 'DELETE /v1/queues/{queue}', 'DELETE /v1/jobs/{id}', 'POST /v1/batches/{id}/close'];

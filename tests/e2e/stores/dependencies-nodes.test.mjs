@@ -12,6 +12,7 @@ import { killServer, startServer, stopServer, until } from '../lib/server.mjs';
 
 const stores = {
   postgres: { variable: 'HF_POSTGRES', wrapper: 'with-postgres', url: (name) => `${process.env.HF_POSTGRES}&schema=${name}` },
+  redis: { variable: 'HF_REDIS', wrapper: 'with-redis', url: (name) => `${process.env.HF_REDIS}?prefix=${encodeURIComponent(`{${name}}:`)}` },
 };
 for (const { variable, wrapper } of Object.values(stores)) {
   if (process.env[variable]) continue;

@@ -166,6 +166,15 @@ describe('dispatch', () => {
     await finish(id);
   });
 
+  test('HF-28 a job that is ready because those it depends on have ended is pushed', async () => {
+    const { then } = (await apis[0].post('/v1/batches', { jobs: [{ queue: 'before' }], then: { queue: 'after' } })).json;
+    assert.equal(then.state, 'blocked');
+    const [{ id, token }] = (await apis[1].post('/v1/queues/before/claim', { wait_ms: 5000 })).json.jobs;
+    assert.deepEqual(low.ids('low', 'after'), []);
+    assert.equal((await apis[1].post(`/v1/jobs/${id}/ack`, { token })).status, 200);
+    await until('its id is in the list', () => low.ids('low', 'after').length === 1);
+  });
+
   test('TF-2 the list of a queue is deleted with the queue', async () => {
     const list = '{holdfast}:dispatch:low:passing';
     for (let i = 0; i < 20; i++) status(await apis[0].post('/v1/queues/passing/jobs', { payload: i }), 201);

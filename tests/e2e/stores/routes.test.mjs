@@ -263,3 +263,14 @@ test('the effective settings show routes without passwords', () => {
   assert.match(run.stdout, /routes: \["a number=1 backend=postgres:\/\/\*\*\*@h\/1"\]/);
   assert.doesNotMatch(run.stdout, /s3cret/);
 });
+
+test('HF-28 a server with routes refuses dependencies, with the reason', async () => {
+  const home = temporaryDirectory();
+  await withServer({ args: config(home, ['mail.* number=7 backend=memory:']) }, async (api) => {
+    const { id } = (await api.post('/v1/queues/q/jobs', { payload: 1 })).json;
+    for (const answer of [await api.post('/v1/queues/q/jobs', { depends_on: [id] }), await api.post('/v1/batches', { jobs: [{ queue: 'q' }], then: { queue: 'q' } })]) {
+      assert.equal(answer.status, 409, answer.text);
+      assert.match(answer.json.detail, /does not support jobs that depend on others/);
+    }
+  });
+});

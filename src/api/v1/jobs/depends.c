@@ -13,8 +13,8 @@ int depends_supported(const struct broker *b, struct problem *p, const char *fie
     *p = (struct problem){.code = PROBLEM_NOT_SUPPORTED,
                           .field = field,
                           .detail = "the store of this server does not support jobs that depend "
-                                    "on others; the embedded store (sqlite: and memory:) and "
-                                    "PostgreSQL do"};
+                                    "on others: a server with routes or with failover has several "
+                                    "stores"};
     return -ERR_INVALID;
 }
 

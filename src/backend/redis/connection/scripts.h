@@ -7,18 +7,19 @@
 #include "backend/redis/connection/args.h"
 
 enum script_id {
-    SCRIPT_OPEN,      /* checks the format and draws a number for this boot */
-    SCRIPT_HEARTBEAT, /* a heartbeat, and the leader */
-    SCRIPT_LOAD,      /* loads what a unit needs */
-    SCRIPT_STORE,     /* stores the changes of a unit */
-    SCRIPT_TICK,      /* loads what is due, for the leader */
-    SCRIPT_READ_VIEW, /* quick queries */
-    SCRIPT_SCAN,      /* a step through many jobs */
-    SCRIPT_SCHEDULES, /* loads the schedules of a unit */
-    SCRIPT_SHARERS,   /* jobs that share a unique key */
-    SCRIPT_LEAVE,     /* a node leaves */
-    SCRIPT_ALERTS,    /* loads rules and notices for a unit about them */
-    SCRIPT_NOTICES,   /* stores the changes of a unit that include notices */
+    SCRIPT_OPEN,         /* checks the format and draws a number for this boot */
+    SCRIPT_HEARTBEAT,    /* a heartbeat, and the leader */
+    SCRIPT_LOAD,         /* loads what a unit needs */
+    SCRIPT_STORE,        /* stores the changes of a unit */
+    SCRIPT_TICK,         /* loads what is due, for the leader */
+    SCRIPT_READ_VIEW,    /* quick queries */
+    SCRIPT_SCAN,         /* a step through many jobs */
+    SCRIPT_SCHEDULES,    /* loads the schedules of a unit */
+    SCRIPT_SHARERS,      /* jobs that share a unique key */
+    SCRIPT_LEAVE,        /* a node leaves */
+    SCRIPT_ALERTS,       /* loads rules and notices for a unit about them */
+    SCRIPT_NOTICES,      /* stores the changes of a unit that include notices */
+    SCRIPT_DEPENDENCIES, /* loads a slice of the work list of dependencies */
     SCRIPT_COUNT
 };
 

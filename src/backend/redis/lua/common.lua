@@ -100,11 +100,17 @@ local function alert_of(packed)
   return sub(packed, ${notice_bytes} + 1, ${notice_bytes} + ${notice.alert_bytes(packed)})
 end
 
+-- Whether a job in this state has not begun; of these, only those of the queue's generation exist.
+local function waits(state)
+  return state <= ${ready} or state == ${blocked}
+end
+
 -- Whether the job waits or runs.
 local function lives(seq)
   local row = call('HGET', P .. 'row', seq)
-  local def = row and ${job.state(row)} <= ${running} and queue(queue_of(row))
-  return def and (${job.state(row)} == ${running} or ${job.generation(row)} == ${queue.generation(def)})
+  local state = row and ${job.state(row)}
+  local def = row and (state <= ${running} or state == ${blocked}) and queue(queue_of(row))
+  return def and (state == ${running} or ${job.generation(row)} == ${queue.generation(def)})
 end
 
 -- Whether another node has asked the others to pause. ms: for how long this node asks for a pause,

@@ -2,7 +2,7 @@
 -- long a leader keeps its lease, after which silence a node counts as dead, the key at which the
 -- leader shows itself or '', and its number. Returns the time, the number of other nodes, the
 -- leader's epoch if this node is the leader; the leader, the end of its lease and its epoch; nodes
--- with the time of their last heartbeat, and what they announced.
+-- with the time of their last heartbeat, and what they announced; whether the work list of dependencies has entries.
 call('DEL', P .. 'nothing') -- a first write that needs no memory (common.lua)
 local now, me, told, lead_ms, alive_ms = clock(arg()), arg(), arg(), count(), count()
 local shown_at, number = arg(), arg()
@@ -33,4 +33,4 @@ end
 local nodes = call('ZREVRANGE', P .. 'nodes', 0, 63, 'WITHSCORES')
 local epochs = {}
 for k = 1, #nodes, 2 do epochs[#epochs + 1] = nodes[k] end
-return { text(now), others, mine, leader, nodes, mget('node', epochs) }
+return { text(now), others, mine, leader, nodes, mget('node', epochs), call('EXISTS', P .. 'depl') }

@@ -235,6 +235,42 @@ if arg() == '1' then
   for k = 1, #queues, 2 do give_sums(queues[k]) end
 end
 
+-- jobs that are to become parents; what jobs depend on; edges that may exist: dependent, parent
+local parents, settling, dependents, edges = {}, {}, {}, {}
+local function arguments(n)
+  local list = {}
+  for k = 1, n do list[k] = arg() end
+  return list
+end
+local parent_seqs = arguments(count())
+if #parent_seqs > 0 then
+  local got, works = mget('row', parent_seqs), mget('depw', parent_seqs)
+  for k = 1, #parent_seqs do
+    local row = got[k]
+    local def = row and queue(queue_of(row))
+    if def and (not waits(${job.state(row)}) or ${job.generation(row)} == ${queue.generation(def)}) then
+      parents[#parents + 1] = parent_seqs[k]
+      parents[#parents + 1] = row
+    end
+    if works[k] then settling[#settling + 1] = parent_seqs[k] end
+  end
+end
+local dependent_seqs = arguments(count())
+local got = mget('dep', dependent_seqs)
+for k = 1, #dependent_seqs do
+  if got[k] then
+    dependents[#dependents + 1] = dependent_seqs[k]
+    dependents[#dependents + 1] = got[k]
+  end
+end
+for _ = 1, count() do
+  local child, parent = arg(), arg()
+  if call('SISMEMBER', P .. 'dc:' .. text(${seq.number(child)}), parent) == 1 then
+    edges[#edges + 1] = child
+    edges[#edges + 1] = parent
+  end
+end
+
 local keys, live, queues_there = 0, 0, 0
 if numbers_wanted > 0 then queues_there = call('HLEN', P .. 'names') end
 if live_wanted then
@@ -243,4 +279,5 @@ if live_wanted then
   live = (t[1] or 0) + (t[2] or 0) + (t[3] or 0) + (t[4] or 0)
 end
 return { text(now), meta[3] or '', text(seq_before), text(number_before), text(seq_high), keys, live, #hold > 0 and 1 or 0,
-  queues, counted, rows, idems, kept, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '', queues_there }
+  queues, counted, rows, idems, kept, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '', queues_there,
+  { parents, settling, dependents, edges } }

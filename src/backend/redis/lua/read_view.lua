@@ -25,16 +25,31 @@ end
 
 local ask = {}
 
--- a job: sequence, with body, with attempts and progress, with log
+-- The jobs for which a dependent waits: sequence, row ...
+local function waits_for(seq)
+  local out = {}
+  local list = call('SMEMBERS', P .. 'dc:' .. text(${seq.number(seq)}))
+  local rows = mget('row', list)
+  for k = 1, #list do
+    if rows[k] then
+      out[#out + 1] = list[k]
+      out[#out + 1] = rows[k]
+    end
+  end
+  return out
+end
+
+-- a job: sequence, with body, with attempts and progress, with log, with the jobs for which it waits
 function ask.G()
-  local seq, body, attempts, log = arg(), arg() == '1', arg() == '1', arg() == '1'
+  local seq, body, attempts, log, parents = arg(), arg() == '1', arg() == '1', arg() == '1', arg() == '1'
   local row = call('HGET', P .. 'row', seq)
   if not row then return { false } end
   local got = shown({ seq }, body)
   if not body and ${job.has(row)} % (2 * ${has_error}) >= ${has_error} then got[5] = call('HGET', P .. 'err', seq) end
   local number = text(${seq.number(seq)})
   return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. number, 0, -1) or {},
-    attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l') }
+    attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l'), call('HGET', P .. 'dep', seq),
+    parents and ${job.state(row)} == ${blocked} and waits_for(seq) or {} }
 end
 
 -- The registry of workers: the epoch of this node, the number of entries, then for each its name,
@@ -180,7 +195,7 @@ function ask.X()
       local seq = ${wrong.seq(entry)}
       local row = call('HGET', P .. 'row', seq)
       local def = row and (not only or queue_of(row) == only) and queue(queue_of(row))
-      if def and (${job.state(row)} > ${ready} or ${job.generation(row)} == ${queue.generation(def)}) then
+      if def and (not waits(${job.state(row)}) or ${job.generation(row)} == ${queue.generation(def)}) then
         local of = attempts[seq] or call('LRANGE', P .. 'a:' .. text(${seq.number(seq)}), 0, -1)
         attempts[seq] = of
         for _, attempt in ipairs(of) do

@@ -28,7 +28,7 @@ end
 local function by_states()
   local total, keys = 0, {}
   if wanted(${scheduled}) or wanted(${ready}) then return nil end
-  for state = ${running}, ${cancelled} do
+  for state = ${running}, ${blocked} do
     if wanted(state) then
       keys[#keys + 1] = P .. 'q:' .. n .. ':' .. state
       total = total + call('ZCARD', keys[#keys])

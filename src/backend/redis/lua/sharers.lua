@@ -9,7 +9,7 @@ repeat
   for k = 1, #seqs do
     local row = rows[k]
     local key = row and unique_of(row)
-    if key and ${job.state(row)} ~= ${cancelled} and (${job.state(row)} > ${ready} or ${job.generation(row)} == generation) then
+    if key and ${job.state(row)} ~= ${cancelled} and (not waits(${job.state(row)}) or ${job.generation(row)} == generation) then
       local other = first[key]
       if not other then
         first[key] = seqs[k]

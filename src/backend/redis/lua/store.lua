@@ -164,8 +164,8 @@ function special.RESCOPE(n, from)
       local row = rows[k]
       local key = row and unique_of(row)
       local state = key and ${job.state(row)}
-      if key and (state > ${ready} or ${job.generation(row)} == generation) and
-          (scope == 'kept' and state ~= ${cancelled} or scope == 'live' and state <= ${running}) then
+      if key and (not waits(state) or ${job.generation(row)} == generation) and
+          (scope == 'kept' and state ~= ${cancelled} or scope == 'live' and (waits(state) or state == ${running})) then
         keys[#keys + 1] = key
         keys[#keys + 1] = seqs[k]
       end
@@ -173,6 +173,66 @@ function special.RESCOPE(n, from)
     if #keys > 0 then many('HSET', 'q:' .. n .. ':u', keys, 1, #keys) end
     start = start + 1000
   until #seqs < 1000
+end
+
+-- Dependencies (shared/dependencies.h). The set dp:PARENT has the dependents that wait for a job, dc:CHILD the jobs for
+-- which a dependent waits; `edges` of meta counts them. The work list is depl, in the order of `work` of meta, with how
+-- the jobs ended first in the hash depw.
+local waiting = 0
+local ends = { [${done}] = '${dependency_done}', [${dead}] = '${dependency_dead}', [${cancelled}] = '${dependency_cancelled}' }
+
+local function has_edges(seq)
+  local n = text(${seq.number(seq)})
+  return call('EXISTS', P .. 'dp:' .. n) == 1 or call('EXISTS', P .. 'dc:' .. n) == 1
+end
+
+local function work_add(seq, how)
+  if call('HSETNX', P .. 'depw', seq, how) == 1 then
+    call('ZADD', P .. 'depl', call('HINCRBY', P .. 'meta', 'work', 1), seq)
+  end
+  waiting = 1
+end
+
+-- Adds edges: dependent, parent ... A parent that has ended since the unit was loaded goes on the work list.
+function special.EDGES(_, from, to)
+  for k = from, to, 2 do
+    local child, parent = A[k], A[k + 1]
+    call('SADD', P .. 'dp:' .. text(${seq.number(parent)}), child)
+    call('SADD', P .. 'dc:' .. text(${seq.number(child)}), parent)
+    local row = call('HGET', P .. 'row', parent)
+    local how = row and ends[${job.state(row)}]
+    if how then work_add(parent, how) end
+  end
+  call('HINCRBY', P .. 'meta', 'edges', (to - from + 1) / 2)
+end
+
+-- Removes edges: dependent, parent ...
+function special.UNEDGE(_, from, to)
+  local n = 0
+  for k = from, to, 2 do
+    local child, parent = A[k], A[k + 1]
+    n = n + call('SREM', P .. 'dp:' .. text(${seq.number(parent)}), child)
+    call('SREM', P .. 'dc:' .. text(${seq.number(child)}), parent)
+  end
+  call('HINCRBY', P .. 'meta', 'edges', -n)
+end
+
+-- Jobs have ended: job, how ... Those that have edges go on the work list.
+function special.ENDED(_, from, to)
+  if tonumber(call('HGET', P .. 'meta', 'edges') or '0') <= 0 then return end
+  for k = from, to, 2 do
+    if has_edges(A[k]) then work_add(A[k], A[k + 1]) end
+  end
+end
+
+-- These entries of the work list leave it if nothing is left to do.
+function special.WORKED(_, from, to)
+  for k = from, to do
+    if not has_edges(A[k]) then
+      call('HDEL', P .. 'depw', A[k])
+      call('ZREM', P .. 'depl', A[k])
+    end
+  end
 end
 
 -- Bodies for claims: returned, not changed.
@@ -216,4 +276,4 @@ while at <= #A do
   end
   at = at + n
 end
-return { 'ok', text(call('HINCRBY', P .. 'meta', 'ver', 1)), out, told }
+return { 'ok', text(call('HINCRBY', P .. 'meta', 'ver', 1)), out, told, waiting }

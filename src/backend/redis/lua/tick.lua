@@ -129,7 +129,7 @@ for _, holder in ipairs(call('SRANDMEMBER', P .. 'holders', 200)) do
   if not lives(holder) then
     local items = call('SRANDMEMBER', P .. 'items:' .. text(${seq.number(holder)}), limit)
     if #items == 0 then call('SREM', P .. 'holders', holder) end
-    local def = row and ${job.state(row)} > ${running} and queue(queue_of(row))
+    local def = row and ${job.state(row)} > ${running} and ${job.state(row)} ~= ${blocked} and queue(queue_of(row))
     give(held, items)
     for k = 1, #items do
       local item = held[#held - 2 * #items + 2 * k]

@@ -185,6 +185,7 @@ static void ask_rivals(struct item *it)
     rd_args_reply_spans(a);
     rd_kv_put_section(it, 0);
     redis_args_text(a, "");
+    rd_dependencies_put_none(a);
     rd_item_send(it, STAGE_ASKING, rivals_cb);
 }
 

@@ -9,9 +9,11 @@
  *   expiry                     waiting jobs that expire, by time
  *   bound:E, boundset          running jobs of connections of the node with epoch E
  *   a:SEQ, wrong               attempts of a job; those of all jobs that failed
- *   q:N:1 … q:N:6              by state: run_at, order of claims, end of the lease, since (done,
- *                              dead, cancelled)
+ *   q:N:1 … q:N:7              by state: run_at, order of claims, end of the lease, since (done,
+ *                              dead, cancelled), sequence (blocked)
  *   q:N:all, q:N:u, q:N:g      by sequence; which job holds a unique key; counts by group and state
+ *   dep                        hash: what a job depends on; store.lua has the other keys of
+ *                              dependencies
  *   due:1, 3, 4, 5, 6          queues by the time at which something in them may be due
  *
  * A change of a job is the difference between two states: its packed row is the job as it was
@@ -109,7 +111,7 @@ static uint8_t is(const struct row *r)
 
 static bool waits(uint8_t state)
 {
-    return state == STATE_SCHEDULED || state == STATE_READY;
+    return (STATE_BIT(state) & STATES_WAITING) != 0;
 }
 
 static bool was_bit(const struct row *r, enum row_bit bit)
@@ -201,6 +203,16 @@ static void attempts_del(struct rargs *a, const struct row *r)
     redis_args_text(a, key);
 }
 
+static void dependent_set(struct rargs *a, const struct row *r)
+{
+    char packed[DEPENDENT_BYTES];
+    if (r->gone || !r->dependent || !r->dependent->changed)
+        return;
+    redis_dependent_encode(&r->dependent->dependent, packed);
+    put_seq(a, r);
+    redis_args_bytes(a, span_of(packed, sizeof packed));
+}
+
 static const struct {
     const char *command, *key;
     row_fn fn;
@@ -208,7 +220,7 @@ static const struct {
     {"HDEL", "row", row_del},   {"HDEL", "pay", pay_del},       {"HSET", "pay", pay_set},
     {"HDEL", "res", res_del},   {"HSET", "res", res_set},       {"HDEL", "err", err_del},
     {"HSET", "err", err_set},   {"ZREM", "expiry", expiry_del}, {"ZADD", "expiry", expiry_set},
-    {"DROP", "", attempts_del},
+    {"DROP", "", attempts_del}, {"HDEL", "dep", row_del},       {"HSET", "dep", dependent_set},
 };
 
 /* What was reported about one job. */
@@ -310,6 +322,17 @@ KEPT_INDEX(done, STATE_DONE)
 KEPT_INDEX(dead, STATE_DEAD)
 KEPT_INDEX(cancelled, STATE_CANCELLED)
 
+static void blocked_del(struct rargs *a, const struct row *r)
+{
+    del_from(a, r, STATE_BLOCKED);
+}
+
+static void blocked_set(struct rargs *a, const struct row *r)
+{
+    if (was(r) != STATE_BLOCKED)
+        set_in(a, r, STATE_BLOCKED, (int64_t)r->job.seq);
+}
+
 static void key_del(struct rargs *a, const struct row *r)
 {
     if (r->fresh || !r->was_held || (r->held && !r->gone))
@@ -357,6 +380,7 @@ static const struct {
     {"ZREM", "4", done_del, false},      {"ZADD", "4", done_set, true},
     {"ZREM", "5", dead_del, false},      {"ZADD", "5", dead_set, true},
     {"ZREM", "6", cancelled_del, false}, {"ZADD", "6", cancelled_set, true},
+    {"ZREM", "7", blocked_del, false},   {"ZADD", "7", blocked_set, true},
     {"UNKEY", "u", key_del, false},      {"HSET", "u", key_set, true},
     {"COUNT", "g", group_set, true},
 };

@@ -107,6 +107,7 @@ void rd_kv_ask(struct item *it, size_t versions)
     rd_args_reply_spans(a);
     rd_kv_put_section(it, versions);
     redis_args_text(a, "");
+    rd_dependencies_put_none(a);
 }
 
 /* --- storing --- */

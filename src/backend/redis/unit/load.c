@@ -44,6 +44,21 @@ static size_t put_job(struct unit *u, const struct turn *t, struct rargs *a)
     return 1;
 }
 
+/* Jobs to which dependencies are added are named without a token. */
+static void put_jobs(struct unit *u, struct rargs *a)
+{
+    size_t n = u->deps.open_count;
+    for (size_t i = 0; i < u->count; i++)
+        n += put_job(u, &u->turns[i], NULL);
+    redis_args_int(a, (int64_t)n);
+    for (size_t i = 0; n && i < u->count; i++)
+        put_job(u, &u->turns[i], a);
+    for (size_t i = 0; i < u->deps.open_count; i++) {
+        redis_args_seq(a, u->deps.open[i]);
+        redis_args_text(a, "");
+    }
+}
+
 static size_t put_revived(struct unit *u, const struct turn *t, struct rargs *a)
 {
     const struct op *op = t->op;
@@ -130,7 +145,7 @@ void rd_unit_send_load(struct item *it)
     redis_args_text(a, live_wanted(u) ? "1" : "");
     redis_args_int(a, rd_quiet_ms(it));
     put_names(u, a);
-    section(u, a, put_job);
+    put_jobs(u, a);
     section(u, a, put_revived);
     section(u, a, put_holder);
     section(u, a, put_nonce);
@@ -138,4 +153,5 @@ void rd_unit_send_load(struct item *it)
     rd_args_reply_spans(a);
     rd_kv_put_section(it, unit_keys_of_commits(u));
     redis_args_text(a, u->s->any_warned ? "1" : "");
+    rd_dependencies_put_section(u, a);
 }

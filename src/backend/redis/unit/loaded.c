@@ -22,6 +22,7 @@ enum answer {
     IS_STORES_BEFORE, /* the load itself counts as a store when it draws numbers */
     IS_RULES,
     IS_QUEUES_THERE,
+    IS_DEPENDENCIES,
     ANSWER_COUNT
 };
 
@@ -192,6 +193,7 @@ int rd_unit_loaded(struct item *it, const redisReply *r)
     load_counts(u, reply_at(r, IS_COUNTED));
     load_rows(u, reply_at(r, IS_ROWS));
     load_taken(u, reply_at(r, IS_TAKEN));
+    rd_dependencies_loaded(u, reply_at(r, IS_DEPENDENCIES));
     if (u->wkey_count || u->version_count)
         rd_kv_loaded(it, reply_at(r, IS_KEYS_VALUES));
     return u->nomem ? -ERR_NOMEM : 0;

@@ -449,3 +449,30 @@ int redis_schedule_decode(struct span packed, struct wschedule *ret)
                  m->state.item <= LIMIT_SEQ;
     return wire_ended(in) && right ? 0 : -ERR_CORRUPT;
 }
+
+/* --- what a job depends on --- */
+
+void redis_dependent_encode(const struct dependent *d, char out[DEPENDENT_BYTES])
+{
+    ROW_PUT(out, dependent, rule, d->rule);
+    ROW_PUT(out, dependent, open, d->open);
+    ROW_PUT(out, dependent, total, d->counts[DEPENDENCY_END_NONE]);
+    ROW_PUT(out, dependent, done, d->counts[DEPENDENCY_END_DONE]);
+    ROW_PUT(out, dependent, dead, d->counts[DEPENDENCY_END_DEAD]);
+    ROW_PUT(out, dependent, cancelled, d->counts[DEPENDENCY_END_CANCELLED]);
+    ROW_PUT(out, dependent, removed, d->counts[DEPENDENCY_END_REMOVED]);
+}
+
+bool redis_dependent_decode(struct span packed, struct dependent *ret)
+{
+    if (packed.len != DEPENDENT_BYTES)
+        return false;
+    *ret = (struct dependent){.rule = (uint8_t)ROW_GET(packed.at, dependent, rule),
+                              .open = ROW_GET(packed.at, dependent, open) != 0};
+    ret->counts[DEPENDENCY_END_NONE] = (uint32_t)ROW_GET(packed.at, dependent, total);
+    ret->counts[DEPENDENCY_END_DONE] = (uint32_t)ROW_GET(packed.at, dependent, done);
+    ret->counts[DEPENDENCY_END_DEAD] = (uint32_t)ROW_GET(packed.at, dependent, dead);
+    ret->counts[DEPENDENCY_END_CANCELLED] = (uint32_t)ROW_GET(packed.at, dependent, cancelled);
+    ret->counts[DEPENDENCY_END_REMOVED] = (uint32_t)ROW_GET(packed.at, dependent, removed);
+    return dependent_right(ret);
+}

@@ -57,5 +57,9 @@ MUST_CHECK int redis_schedule_decode(struct span packed, struct wschedule *ret);
 struct span redis_notice_encode(struct unit *u, const struct wnotice *n);
 MUST_CHECK int redis_notice_decode(uint64_t number, struct span packed, struct wnotice *ret);
 
+#define DEPENDENT_BYTES ROW_HEAD(dependent)
+void redis_dependent_encode(const struct dependent *d, char out[DEPENDENT_BYTES]);
+bool redis_dependent_decode(struct span packed, struct dependent *ret); /* false = damaged */
+
 uint64_t redis_seq_decode(struct span s); /* eight bytes; 0 = not a sequence */
 void redis_seq_encode(uint64_t seq, char out[8]);

@@ -103,6 +103,16 @@ enum row_bit {
     F(kv, kind, 1, FIELD_BYTE)                                                                     \
     F(kv, value_bytes, 4, FIELD_NUMBER)
 
+/* What a job depends on: the hash `dep`, by sequence. */
+#define DEPENDENT_FIELDS(F)                                                                        \
+    F(dependent, rule, 1, FIELD_BYTE) /* enum dependency_rule */                                   \
+    F(dependent, open, 1, FIELD_BYTE) /* more parents may be added */                              \
+    F(dependent, total, 4, FIELD_NUMBER)                                                           \
+    F(dependent, done, 4, FIELD_NUMBER)                                                            \
+    F(dependent, dead, 4, FIELD_NUMBER)                                                            \
+    F(dependent, cancelled, 4, FIELD_NUMBER)                                                       \
+    F(dependent, removed, 4, FIELD_NUMBER)
+
 /* S(row, span, first field, last field): consecutive fields that are read together as bytes. */
 #define ROW_SPANS(S)                                                                               \
     S(job, token, token_epoch, token_counter)                                                      \
@@ -115,7 +125,9 @@ enum row_bit {
     READY_FIELDS(F)                                                                                \
     SEQ_FIELDS(F)                                                                                  \
     IDEM_FIELDS(F)                                                                                 \
-    ATTEMPT_FIELDS(F) WRONG_FIELDS(F) SCHEDULE_FIELDS(F) NOTICE_FIELDS(F) KV_FIELDS(F) ROW_SPANS(S)
+    ATTEMPT_FIELDS(F)                                                                              \
+    WRONG_FIELDS(F)                                                                                \
+    SCHEDULE_FIELDS(F) NOTICE_FIELDS(F) KV_FIELDS(F) DEPENDENT_FIELDS(F) ROW_SPANS(S)
 
 /* One struct of bytes for each, so that offsetof gives the offset of a field. */
 #define ROW_MEMBER(row, name, bytes, kind) char name[bytes];
@@ -148,6 +160,10 @@ struct notice_layout {
 };
 struct kv_layout {
     KV_FIELDS(ROW_MEMBER)
+};
+
+struct dependent_layout {
+    DEPENDENT_FIELDS(ROW_MEMBER)
 };
 
 #define ROW_AT(row, field) offsetof(struct row##_layout, field)

@@ -101,6 +101,7 @@ static void put_checks(struct item *it, bool strict)
     redis_args_list_begin(&it->args);
     if (!strict) {
         rd_check_rows(it);
+        rd_dependencies_checks(it);
         check_queues(it);
         check_idems(it);
         rd_kv_checks(it);
@@ -164,8 +165,8 @@ static void put_queue(struct item *it, const struct wqueue *q, struct span numbe
 /* Waiting jobs are hidden at once, and removed step by step. */
 static void purge_queue(struct rargs *a, const struct wqueue *q, struct span number)
 {
-    static const char *const indexes[] = {"1", "2"};
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const indexes[] = {"1", "2", "7"};
+    for (size_t i = 0; i < 3; i++) {
         char key[48], purging[64];
         snprintf(purging, sizeof purging, "purge:%u:%s:%u", q->number, indexes[i], q->generation);
         one(a, "PURGE", rd_queue_key(q->number, indexes[i], key), span_text(purging));
@@ -175,7 +176,7 @@ static void purge_queue(struct rargs *a, const struct wqueue *q, struct span num
 
 static void drop_queue(struct rargs *a, const struct unit *u, const struct wqueue *q)
 {
-    static const char *const indexes[] = {"1", "2", "3", "4", "5", "6", "u", "g", "sum"};
+    static const char *const indexes[] = {"1", "2", "3", "4", "5", "6", "7", "u", "g", "sum"};
     uint32_t hour = (uint32_t)(u->now.ms / HOUR_MS);
     char key[48];
     rd_change(a, "DROP", "");
@@ -482,6 +483,7 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
     rd_schedules_changes(it);
     rd_kv_changes(it);
     rd_change_rows(it);
+    rd_dependencies_changes(it);
     rd_alerts_changes(it);
     change_replies(it);
     change_idems(it);
