@@ -50,7 +50,7 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
 	@scripts/setup test
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-soak: ## hours of simulation, kills, power cuts, failing calls (SOAK='sim kill power failpoint flips rows faults faults-pg faults-redis')
+soak: ## hours of simulation, kills, power cuts, failing calls (SOAK='sim kill power failpoint flips rows faults faults-pg faults-redis clients')
 	@SEEDS=$(SEEDS) scripts/soak $(SOAK)
 
 format: ## let clang-format rewrite the sources

@@ -20,6 +20,8 @@ for backend in '' postgres redis; do
   js_conform "$backend"
   ! tap_wanted "clients/js-conformance${backend:+-$backend}" || tap_ahead "${words[@]}"
 done
+chaos=(node tests/clients/conformance/chaos.mjs --seconds 3 -- node $js/adapter.mjs)
+! tap_wanted clients/js-chaos || tap_ahead "${chaos[@]}"
 tap_check clients/js-lint $js/check.sh lint
 tap_cases clients/js-unit node --test-reporter=tap $js/unit.test.mjs
 tap_cases clients/js-package node --test-reporter=tap $js/package.test.mjs
@@ -27,4 +29,6 @@ for backend in '' postgres redis; do
   js_conform "$backend"
   tap_cases "clients/js-conformance${backend:+-$backend}" "${words[@]}"
 done
+tap_cases clients/js-chaos "${chaos[@]}"
+tap_cases clients/js-leaks node --test-reporter=tap $js/leaks.test.mjs
 tap_done

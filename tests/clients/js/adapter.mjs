@@ -2,7 +2,7 @@
 // The adapter of the JavaScript client for tests/clients/conformance, whose README describes commands and events.
 import { FailJob, Holdfast, JobCancelledError, LeaseLostError, rawJson, ReleaseJob } from '../../../clients/js/dist/esm/index.js';
 
-const write = (message) => process.stdout.write(`${JSON.stringify(message)}\n`);
+const write = (message) => process.stdout.write(`${JSON.stringify('event' in message ? { ...message, at: Date.now() } : message)}\n`);
 
 const camel = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
 const camelAll = (members = {}) => Object.fromEntries(Object.entries(members).map(([name, value]) => [camel(name), value]));
@@ -29,10 +29,13 @@ const payloadOf = ({ payload, payload_raw: raw }) => (raw === undefined ? payloa
 const withRaw = (job) => job && { ...snakeAll(job), payload_raw: job.payloadText };
 const why = (reason) => (reason instanceof LeaseLostError ? 'lease_lost' : reason instanceof JobCancelledError ? 'cancelled' : 'worker_stopped');
 
-function hold(job, ctx, ignoreStop) {
-  write({ event: 'holding', job: job.id });
+/** Until `resume`, or for a time; ends early when the handler is told to stop. */
+function hold(job, ctx, ignoreStop, ms) {
+  if (ms === undefined) write({ event: 'holding', job: job.id });
   return new Promise((resolve, reject) => {
+    const timer = ms === undefined ? undefined : setTimeout(() => holds.get(job.id)(), ms);
     const end = () => {
+      clearTimeout(timer);
       holds.delete(job.id);
       ctx.signal.removeEventListener('abort', onAbort);
     };
@@ -51,6 +54,9 @@ function hold(job, ctx, ignoreStop) {
 }
 
 const actions = {
+  note() {},
+  first: (job, ctx, name, ...words) => (job.attempt === 1 ? actions[name](job, ctx, ...words) : undefined),
+  wait: (job, ctx, ms) => hold(job, ctx, false, ms),
   hold: (job, ctx) => hold(job, ctx, false),
   ignore_stop: (job, ctx) => hold(job, ctx, true),
   progress: (job, ctx, percent, message) => ctx.progress({ percent, message }),
@@ -103,7 +109,7 @@ const lease = ({ id, token }) => ({ id, token });
 const rest = ({ seq, do: name, id, token, ...members }) => camelAll(members);
 const commands = {
   async open({ url, token, options }) {
-    client = new Holdfast({ url, token, tracing, ...camelAll(options) });
+    client = new Holdfast({ url, token, tracing, onRetry: hooks.error, ...camelAll(options) });
     return null;
   },
   close: async () => (await client.close(), null),

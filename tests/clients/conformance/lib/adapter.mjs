@@ -8,7 +8,7 @@ export class Adapter {
     this.replies = new Map();
     this.events = [];
     this.next = 1;
-    this.changed = () => {};
+    this.waiting = new Set();
     this.errors = '';
     this.child.stdin.on('error', () => {});
     this.child.stderr.setEncoding('utf8').on('data', (chunk) => (this.errors += chunk));
@@ -44,6 +44,11 @@ export class Adapter {
     else this.replies.set(message.seq, message);
   }
 
+  changed() {
+    for (const wake of this.waiting) wake();
+    this.waiting.clear();
+  }
+
   /** Writes commands at once; returns their numbers. */
   send(commands) {
     const numbered = commands.map((command) => ({ seq: this.next++, ...command }));
@@ -61,10 +66,10 @@ export class Adapter {
       if (Date.now() > end) throw new Error(`never happened: ${what()}`);
       await new Promise((resolve) => {
         const timer = setTimeout(resolve, end - Date.now());
-        this.changed = () => {
+        this.waiting.add(() => {
           clearTimeout(timer);
           resolve();
-        };
+        });
       });
     }
   }

@@ -2,7 +2,16 @@
 // The network between a client and the server: it passes requests on, records them, and does to them what rules say.
 import http from 'node:http';
 
+import { now } from '../../../crash/lib/recorder.mjs';
+
 export class Proxy {
+  /**
+   * For chaos.mjs: `recording.note(request, reply)` is called for each request, with null if the client got no reply, and then
+   * the requests are not kept; `mishap()` returns what happens to a request: {drop} as in a rule, or {delayMs}.
+   */
+  recording = null;
+  mishap = undefined;
+
   constructor() {
     this.rules = [];
     this.requests = [];
@@ -44,6 +53,7 @@ export class Proxy {
   }
 
   ruleFor(path) {
+    if (this.mishap) return this.mishap();
     const rule = this.rules.find((one) => one.left > 0 && new RegExp(one.path).test(path));
     if (rule) rule.left--;
     return rule ?? {};
@@ -58,34 +68,46 @@ export class Proxy {
     }
     const body = Buffer.concat(chunks);
     const rule = this.ruleFor(request.url);
-    const seen = { method: request.method, path: request.url, headers: request.headers, body: parsed(body) };
-    this.requests.push(seen);
-    if (rule.drop === 'request') return request.socket.destroy();
+    const seen = { method: request.method, path: request.url, headers: request.headers, body: parsed(body), t0: now() };
+    if (!this.recording) this.requests.push(seen);
+    if (rule.drop === 'request') return this.lose(request, seen);
     if (rule.reply) {
       const { status, headers = {}, body: text = '' } = rule.reply;
       const json = typeof text === 'string' ? text : JSON.stringify(text);
       response.writeHead(status, { 'content-type': typeof text === 'string' ? 'text/plain' : 'application/json', ...headers });
       return response.end(json);
     }
-    this.pass(request, response, body, rule);
+    this.pass(request, response, body, rule, seen);
   }
 
-  pass(request, response, body, rule) {
+  /** The client gets no reply. */
+  lose(request, seen) {
+    request.socket.destroy();
+    if (seen.lost) return;
+    seen.lost = true;
+    this.recording?.note(seen, null);
+  }
+
+  pass(request, response, body, rule, seen) {
     const onward = http.request({ ...this.to, method: request.method, path: request.url, headers: request.headers, agent: this.agent }, (reply) => {
       const chunks = [];
       reply.on('data', (chunk) => chunks.push(chunk));
-      reply.on('error', () => request.socket.destroy());
+      reply.on('error', () => this.lose(request, seen));
       reply.on('end', () => {
+        const bytes = Buffer.concat(chunks);
         const send = () => {
+          if (request.socket.destroyed) return this.lose(request, seen);
           response.writeHead(reply.statusCode, reply.headers);
-          response.end(Buffer.concat(chunks));
+          response.end(bytes);
+          this.recording?.note(seen, { status: reply.statusCode, body: parsed(bytes) });
         };
-        if (rule.drop === 'reply') request.socket.destroy();
+        if (rule.drop === 'reply') this.lose(request, seen);
+        else if (rule.delayMs) setTimeout(send, rule.delayMs);
         else if (rule.hold) this.held.set(rule.hold, send);
         else send();
       });
     });
-    onward.on('error', () => request.socket.destroy());
+    onward.on('error', () => this.lose(request, seen));
     // The server must notice that the client does not wait any more.
     response.on('close', () => response.writableFinished || onward.destroy());
     onward.end(body);
