@@ -80,7 +80,7 @@ static void view_parents(struct unit *u, const PGresult *r, struct job_view *v)
     struct job_ref *refs = arena_array(&u->arena, (size_t)n + 1, sizeof *refs);
     for (int i = 0; refs && i < n; i++)
         refs[i] = (struct job_ref){pg_col_seq(r, i, 0), (uint64_t)pg_col_i8(r, i, 1)};
-    v->parents = refs;
+    v->parents = n ? refs : NULL;
     v->parent_count = refs ? (uint32_t)n : 0;
 }
 

@@ -64,7 +64,7 @@ static void view_parents(struct unit *u, const redisReply *list, struct job_view
         if (redis_row_decode(seq, reply_span(reply_at(list, 2 * i + 1)), &row) == 0)
             refs[v->parent_count++] = (struct job_ref){seq, row.job.id_hi};
     }
-    v->parents = refs;
+    v->parents = v->parent_count ? refs : NULL;
 }
 
 static void view_dependent(struct unit *u, const redisReply *r, bool parents, struct job_view *v)

@@ -166,6 +166,8 @@ static int copy(struct migrate *m, uint64_t after)
     if (status == CLIENT_DONE)
         status = copy_jobs(m, after);
     if (status == CLIENT_DONE)
+        status = copy_dependencies(m);
+    if (status == CLIENT_DONE)
         status = copy_keys(m);
     progress_end(&m->bar);
     return status;

@@ -145,20 +145,6 @@ int check_inbox(struct migrate *m)
                            figures.inbox_waiting);
 }
 
-/* What a job waits for is not copied. */
-static int blocked_none(const struct migrate *m)
-{
-    uint64_t blocked = m->found.jobs[STATE_BLOCKED];
-    if (blocked == 0)
-        return CLIENT_DONE;
-    return client_complain(CLIENT_REFUSED,
-                           "%" PRIu64
-                           " job%s of the source wait%s for other jobs (state blocked), and "
-                           "dependencies are not moved: let them run, or cancel them, before the "
-                           "source is moved",
-                           blocked, blocked == 1 ? "" : "s", blocked == 1 ? "s" : "");
-}
-
 int check_source(struct migrate *m)
 {
     int status = queues_read(m);
@@ -170,8 +156,6 @@ int check_source(struct migrate *m)
         status = each_schedules(m, &m->from, schedules_count, NULL);
     if (status == CLIENT_DONE)
         status = alerts_count(m);
-    if (status == CLIENT_DONE)
-        status = blocked_none(m);
     if (status == CLIENT_DONE)
         status = held_none(m);
     return status == CLIENT_DONE ? check_inbox(m) : status;

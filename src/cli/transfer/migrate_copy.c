@@ -274,6 +274,40 @@ int copy_jobs(struct migrate *m, uint64_t after)
     return status;
 }
 
+/* ---- dependencies ---- */
+
+/* One that an earlier run has closed is not open any more. */
+static int waits_copy(struct migrate *m, const struct job_view *v)
+{
+    struct reply *r = migrate_ask(&m->to, job_waits_op(v));
+    if (!r)
+        return client_no_memory();
+    int status =
+        r->outcome == OUT_OK || r->outcome == OUT_ILLEGAL ? CLIENT_DONE : job_refused(m, v, r);
+    mem_free(r);
+    return status;
+}
+
+int copy_dependencies(struct migrate *m)
+{
+    struct job_page page;
+    uint64_t after = 0;
+    int status = CLIENT_DONE;
+    if (m->found.jobs[STATE_BLOCKED] == 0)
+        return CLIENT_DONE;
+    do {
+        status = job_page_read(&m->from, after, PAGE_BLOCKED, &page);
+        if (status != CLIENT_DONE)
+            return status;
+        for (uint32_t i = 0; i < page.count && status == CLIENT_DONE; i++)
+            status = waits_copy(m, &page.jobs[i]);
+        FAILPOINT("migrate.dependencies");
+        after = page.next;
+        job_page_free(&page);
+    } while (status == CLIENT_DONE && after != 0);
+    return status;
+}
+
 /* ---- keys ---- */
 
 static int keys_copy(struct migrate *m, const struct reply *page, void *ctx)

@@ -63,6 +63,7 @@ typedef int (*queue_fn)(struct migrate *m, const struct queue_view *q);
 int migrate_each_queue(struct migrate *m, queue_fn fn); /* queues of the source, by name */
 int copy_queues(struct migrate *m);                     /* paused */
 int copy_jobs(struct migrate *m, uint64_t after);
+int copy_dependencies(struct migrate *m); /* when all jobs are there */
 int copy_keys(struct migrate *m);
 int copy_schedules(struct migrate *m);
 int copy_alerts(struct migrate *m);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/transfer/migrate_job.h"
 
+#include <stdlib.h>
+
 #include "core/jobs/job_texts.h"
 #include "core/jobs/progress.h"
 #include "core/queues/policy.h"
@@ -86,6 +88,37 @@ static void fill_moving(const struct job_view *v, struct job_moving *m)
     };
 }
 
+/* Jobs for which it still waits, but that do not exist any more. */
+static uint32_t removed_meanwhile(const struct job_view *v)
+{
+    bool blocked = v->job.state == STATE_BLOCKED;
+    return blocked && v->waits > v->parent_count ? v->waits - v->parent_count : 0;
+}
+
+/* Of a blocked job only the ends that were counted; what it still waits for is added later. One
+ * that was removed meanwhile is known no more, so its end is counted here. */
+static void fill_depends(const struct job_view *v, struct job_moving *m)
+{
+    bool blocked = v->job.state == STATE_BLOCKED;
+    uint32_t removed = removed_meanwhile(v);
+    m->dependent = v->dependent;
+    m->dependent.open = blocked;
+    if (blocked)
+        m->dependent.counts[DEPENDENCY_END_NONE] -= v->waits - removed;
+    m->dependent.counts[DEPENDENCY_END_REMOVED] += removed;
+    m->depends = (struct op_depends){.rule = v->dependent.rule, .past = &m->dependent};
+}
+
+struct op job_waits_op(const struct job_view *v)
+{
+    struct op op = {.kind = OP_DEPENDENCIES};
+    op.dependencies = (struct op_dependencies){.job = {v->job.seq, v->job.id_hi},
+                                               .parents = v->parents,
+                                               .count = v->parent_count,
+                                               .close = !v->dependent.open};
+    return op;
+}
+
 int job_op(const struct job_view *v, struct job_moving *m, struct op *ret)
 {
     fill_moving(v, m);
@@ -102,6 +135,10 @@ int job_op(const struct job_view *v, struct job_moving *m, struct op *ret)
         .past = &m->past,
         .moved = &m->moved,
     };
+    if (v->is_dependent) {
+        fill_depends(v, m);
+        ret->enqueue.depends = &m->depends;
+    }
     if (v->extra.options.len == 0)
         return 0;
     ret->enqueue.options = &m->options;
@@ -150,6 +187,35 @@ static int add_attempts(struct buf *out, const struct job_view *v)
     return err;
 }
 
+static int seq_compare(const void *a, const void *b)
+{
+    uint64_t x = ((const struct job_ref *)a)->seq, y = ((const struct job_ref *)b)->seq;
+    return x < y ? -1 : x > y;
+}
+
+/* Stores list the jobs for which one waits in no order. */
+static int add_parents(struct buf *out, const struct job_view *v, struct arena *arena)
+{
+    size_t bytes = v->parent_count * sizeof(struct job_ref);
+    struct job_ref *list = bytes ? arena_copy(arena, v->parents, bytes) : NULL;
+    if (!list)
+        return bytes ? -ERR_NOMEM : 0;
+    qsort(list, v->parent_count, sizeof *list, seq_compare);
+    return buf_append(out, (const char *)list, bytes);
+}
+
+static int add_dependent(struct buf *out, const struct job_view *v, struct arena *arena)
+{
+    const struct dependent *d = &v->dependent;
+    if (!v->is_dependent)
+        return 0;
+    int err = NUMBERS(out, d->rule, d->open, d->counts[DEPENDENCY_END_NONE],
+                      d->counts[DEPENDENCY_END_DONE], d->counts[DEPENDENCY_END_DEAD],
+                      d->counts[DEPENDENCY_END_CANCELLED],
+                      d->counts[DEPENDENCY_END_REMOVED] + removed_meanwhile(v));
+    return err ? err : add_parents(out, v, arena);
+}
+
 /* A store whose clock runs may have done this already. */
 static enum job_state state_due(struct wall_time now, const struct job_view *v, uint8_t *ret_reason)
 {
@@ -196,5 +262,7 @@ int job_essence(struct wall_time now, const struct job_view *from, struct arena 
         err = add_text(out, v.log);
     if (err == 0)
         err = add_extra(out, &v.extra);
+    if (err == 0)
+        err = add_dependent(out, &v, arena);
     return err ? err : add_attempts(out, &v);
 }

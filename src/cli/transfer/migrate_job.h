@@ -16,8 +16,12 @@ struct job_moving {
     struct job_past past;
     struct job_moved moved;
     struct job_options options;
+    struct dependent dependent;
+    struct op_depends depends;
 };
-/* *op borrows from v and m. -ERR_CORRUPT: the options of the job cannot be read. */
+/* A blocked job is created open, without the jobs for which it still waits: job_waits_op adds them
+ * when all jobs are there. *op borrows from v and m. -ERR_CORRUPT: the options of the job cannot be
+ * read. */
 MUST_CHECK int job_op(const struct job_view *v, struct job_moving *m, struct op *ret);
 
 /* Appends everything that must be equal in both stores; `from` may be of either store.
@@ -25,3 +29,7 @@ MUST_CHECK int job_op(const struct job_view *v, struct job_moving *m, struct op 
  * passed. 0, -ERR_NOMEM. */
 MUST_CHECK int job_essence(struct wall_time now, const struct job_view *from, struct arena *arena,
                            struct buf *out, enum job_state *ret_state);
+
+/* The operation that gives a blocked job the jobs for which it waits, and closes it unless it was
+ * open. *op borrows from v. */
+struct op job_waits_op(const struct job_view *v);

@@ -206,6 +206,11 @@ static int attempts_take(const struct migrate_store *s, struct job_page *p)
         p->jobs[i].attempt_count = r->jobs[0].attempt_count;
         p->jobs[i].progress = r->jobs[0].progress;
         p->jobs[i].log = r->jobs[0].log;
+        p->jobs[i].is_dependent = r->jobs[0].is_dependent;
+        p->jobs[i].dependent = r->jobs[0].dependent;
+        p->jobs[i].waits = r->jobs[0].waits;
+        p->jobs[i].parents = r->jobs[0].parents;
+        p->jobs[i].parent_count = r->jobs[0].parent_count;
     }
     return CLIENT_DONE;
 }
@@ -223,6 +228,7 @@ static int attempts_read(struct migrate_store *s, struct job_page *p)
         ops[i] = (struct op){.kind = OP_GET, .tag = i};
         ops[i].job.job = (struct job_ref){p->jobs[i].job.seq, p->jobs[i].job.id_hi};
         ops[i].job.want_attempts = ops[i].job.want_log = true;
+        ops[i].job.want_parents = p->jobs[i].job.state == STATE_BLOCKED;
     }
     int status = migrate_ask_all(s, ops, p->count, p->more);
     if (status == CLIENT_DONE)
@@ -239,7 +245,8 @@ int job_page_read(struct migrate_store *s, uint64_t after, enum page_with with,
     *ret = (struct job_page){0};
     op.list.after = after;
     op.list.limit = PAGE_JOBS;
-    op.list.want_body = with != PAGE_BARE;
+    op.list.want_body = with == PAGE_WHOLE;
+    op.list.filter.states = with == PAGE_BLOCKED ? STATE_BIT(STATE_BLOCKED) : 0;
     ret->list = migrate_need(s, op, "a page of jobs", &status);
     if (!ret->list)
         return status;
@@ -252,7 +259,7 @@ int job_page_read(struct migrate_store *s, uint64_t after, enum page_with with,
     }
     if (ret->count > 0)
         memcpy(ret->jobs, ret->list->jobs, ret->count * sizeof *ret->jobs);
-    if (with == PAGE_WHOLE && ret->count > 0)
+    if (with != PAGE_BARE && ret->count > 0)
         status = attempts_read(s, ret);
     if (status != CLIENT_DONE)
         job_page_free(ret);

@@ -48,7 +48,11 @@ struct job_page {
     uint32_t count;
     uint64_t next; /* where the next page begins; 0 = this was the last */
 };
-enum page_with { PAGE_BARE, PAGE_WHOLE /* bodies and attempts */ };
+enum page_with {
+    PAGE_BARE,
+    PAGE_WHOLE,  /* bodies, attempts, and what a job depends on */
+    PAGE_BLOCKED /* the same without bodies, of blocked jobs only */
+};
 /* CLIENT_DONE, or another status after a message. The page must be freed. */
 int job_page_read(struct migrate_store *s, uint64_t after, enum page_with with,
                   struct job_page *ret);

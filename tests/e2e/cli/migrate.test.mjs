@@ -436,6 +436,66 @@ describe('through a shared store', () => {
   });
 });
 
+test('HF-28: what a blocked job waits for is transferred, through every store and back', async () => {
+  const source = fresh(), back = fresh();
+  const view = async (api, id) => {
+    const { state, reason, on_dependency_failure, dependencies, waits_for, open } = await ok(api.get(`/v1/jobs/${id}?dependencies=true`));
+    return { state, reason, on_dependency_failure, dependencies, open, waits_for: waits_for?.sort() };
+  };
+  const ack = async (api, queue) => {
+    const job = await claim(api, queue);
+    await ok(api.post(`/v1/jobs/${job.id}/ack`, { token: job.token }));
+    return job.id;
+  };
+  const ids = {}, before = {};
+  await serving({ data: source }, async (api) => {
+    const a = await put(api, 'p', { payload: 'a' }), b = await put(api, 'p', { payload: 'b' }), c = await put(api, 'p', { payload: 'c' });
+    ids.batch = (await ok(api.post('/v1/batches', { jobs: [], then: { queue: 'then', depends_on: [a, b] }, on_failure: 'run', open: true }), 201)).batch;
+    ids.strict = await put(api, 'child', { depends_on: [a, b, c], on_dependency_failure: 'dead' });
+    ids.next = await put(api, 'child', { depends_on: [ids.strict] });
+    ids.over = await put(api, 'over', { depends_on: [a] });
+    await ack(api, 'p');
+    await ack(api, 'over');
+    await until('its end has reached them', async () => (await view(api, ids.strict)).dependencies.done === 1);
+    for (const [name, id] of Object.entries(ids)) before[name] = await view(api, id);
+    assert.deepEqual(Object.values(before).map(({ state }) => state), ['blocked', 'blocked', 'blocked', 'done']);
+  });
+  const way = [`sqlite:${source}`, postgres('dependents'), `${process.env.HF_REDIS}?prefix=${encodeURIComponent('{dependents}:')}`, `sqlite:${back}`];
+  for (let i = 1; i < way.length; i++) ended(await migrate(way[i - 1], way[i]), DONE);
+  assert.equal((await run(['check', back])).code, 0);
+  for (const options of [{ backend: way[1] }, { backend: way[2] }, { data: back }]) await serving(options, async (api) => {
+    for (const [name, id] of Object.entries(ids)) assert.deepEqual(await view(api, id), before[name], name);
+    await ok(api.post(`/v1/batches/${ids.batch}/close`));
+    await ack(api, 'p');
+    const then = await until('the final job is ready', async () => (await ok(api.post('/v1/queues/then/claim', {}))).jobs[0]);
+    assert.equal(then.id, ids.batch);
+    assert.equal((await view(api, ids.strict)).state, 'blocked');
+    await ack(api, 'p');
+    await until('the child is ready', async () => (await view(api, ids.strict)).state === 'ready');
+    assert.equal(await ack(api, 'child'), ids.strict);
+    await until('the next is ready', async () => (await view(api, ids.next)).state === 'ready');
+  });
+});
+
+test('HF-28: a migration that is killed while dependencies are added continues', async () => {
+  const source = fresh(), target = fresh();
+  let child;
+  await serving({ data: source }, async (api) => {
+    const a = await put(api, 'p', { payload: 'a' });
+    for (let i = 0; i < 600; i += 300) await ok(api.post('/v1/queues/child/jobs', Array.from({ length: 300 }, () => ({ depends_on: [a] }))));
+    child = (await ok(api.get('/v1/jobs?queue=child&limit=1'))).jobs[0].id;
+  });
+  assert.equal((await migrate(`sqlite:${source}`, `sqlite:${target}`, [], { HF_FAILPOINT: 'migrate.dependencies:1' })).code, 'SIGKILL');
+  await serving({ data: target }, async (api) => assert.deepEqual((await ok(api.post('/v1/queues/child/claim', {}))).jobs, []));
+  ended(await migrate(`sqlite:${source}`, `sqlite:${target}`, ['--resume']), DONE);
+  await serving({ data: target }, async (api) => {
+    assert.equal((await ok(api.get(`/v1/jobs/${child}?dependencies=true`))).waits_for.length, 1);
+    const job = await claim(api, 'p');
+    await ok(api.post(`/v1/jobs/${job.id}/ack`, { token: job.token }));
+    await until('all are ready', async () => (await ok(api.get('/v1/queues/child'))).counts.ready === 600);
+  });
+});
+
 test('a server with routes is moved store by store: its ids stay', async () => {
   const home = temporaryDirectory(), data = fresh(), moved = fresh(), mail = fresh();
   const config = (backend) => {
