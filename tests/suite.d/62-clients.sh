@@ -24,6 +24,7 @@ chaos=(node tests/clients/conformance/chaos.mjs --seconds 3 -- node $js/adapter.
 ! tap_wanted clients/js-chaos || tap_ahead "${chaos[@]}"
 tap_check clients/js-lint $js/check.sh lint
 tap_cases clients/js-unit node --test-reporter=tap $js/unit.test.mjs
+tap_cases clients/js-runtime node --test-reporter=tap $js/runtime.test.mjs
 tap_cases clients/js-package node --test-reporter=tap $js/package.test.mjs
 for backend in '' postgres redis; do
   js_conform "$backend"

@@ -3,7 +3,7 @@
 // its way, further items wait for the next one: batches grow with the load, and the order of the calls is kept.
 import { type HoldfastError, AbortedError, type Problem } from './errors.js';
 import { itemVerdict } from './transport.js';
-import { backoffMs, endOfTick, monotonicMs, pause } from './time.js';
+import { backoffMs, endOfTick, monotonicMs, pause, type Stoppable } from './time.js';
 
 export interface Item {
   /** The JSON text of this item in the request. */
@@ -29,7 +29,7 @@ const TEXT_MAX = 1_000_000;
 export interface BatcherOptions {
   /** Sends the items and resolves to one outcome for each, in order: the outcome, or {error: problem}. */
   send(items: Item[], call: { repeatable: boolean; retryForMs: number }): Promise<Outcome[]>;
-  signal: AbortSignal;
+  signal: Stoppable;
 }
 
 export class Batcher {

@@ -7,6 +7,7 @@ import { parseExact, toJson } from './json.js';
 import { camelObject, snakeObject } from './names.js';
 import { randomId } from './random.js';
 import { ackMembers, jobText, paths, progressMembers, queryText, refersWithin } from './requests.js';
+import { Closing } from './time.js';
 import type { Tracing } from './trace.js';
 import { type Call, type Fetch, Transport } from './transport.js';
 import type {
@@ -42,7 +43,7 @@ export class Holdfast<Q extends { [K in keyof Q]: QueueType } = AnyQueues> {
   /** @internal */ readonly transport: Transport;
   /** @internal */ readonly options: HoldfastOptions;
   readonly #reading: Reading;
-  readonly #closing = new AbortController();
+  readonly #closing = new Closing();
   readonly #enqueues = new Map<string, Batcher>();
   readonly #reports = new Map<string, Batcher>();
   readonly #workers = new Set<Worker>();
@@ -124,7 +125,7 @@ export class Holdfast<Q extends { [K in keyof Q]: QueueType } = AnyQueues> {
     // Programs may use any number of queues, one after the other.
     if (this.#enqueues.size >= 1000) for (const [name, other] of this.#enqueues) if (other.idle) this.#enqueues.delete(name);
     const send = (items: Item[], call: Call) => this.#sendJobs(queue, items, call);
-    this.#enqueues.set(queue, (batcher = new Batcher({ send, signal: this.#closing.signal })));
+    this.#enqueues.set(queue, (batcher = new Batcher({ send, signal: this.#closing })));
     return batcher;
   }
 
@@ -228,7 +229,7 @@ export class Holdfast<Q extends { [K in keyof Q]: QueueType } = AnyQueues> {
         const body = `{"jobs":[${items.map(({ text }) => text).join(',')}]}`;
         return (await this.#request('POST', `/v1/${word}`, { ...call, body })).json['jobs'] as Outcome[];
       };
-      this.#reports.set(word, (batcher = new Batcher({ send, signal: this.#closing.signal })));
+      this.#reports.set(word, (batcher = new Batcher({ send, signal: this.#closing })));
     }
     return batcher;
   }

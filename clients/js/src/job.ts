@@ -14,11 +14,9 @@ class ClaimedJob {
   #texts: ItemTexts;
   #index: number;
   constructor(raw: Record<string, unknown>, texts: ItemTexts, index: number) {
-    Object.assign(this, camelObject(raw));
+    Object.assign(this, camelObject(withPayload(raw)));
     this.#texts = texts;
     this.#index = index;
-    // A payload that is not JSON comes under another name.
-    if (!('payload' in this)) this['payload'] = binaryPayload(raw);
   }
   /** Only what the reply contained: a job can be printed or copied without its text. */
   get payloadText(): string | undefined {
@@ -26,10 +24,13 @@ class ClaimedJob {
   }
 }
 
-function binaryPayload(raw: Record<string, unknown>): unknown {
-  if (typeof raw['payload_text'] === 'string') return raw['payload_text'];
-  if (typeof raw['payload_base64'] !== 'string') return undefined;
-  return Uint8Array.from(atob(raw['payload_base64']), (character) => character.charCodeAt(0));
+/** A payload that is not JSON comes under another name: a text, or bytes. */
+function withPayload(raw: Record<string, unknown>): Record<string, unknown> {
+  if (!('payload_text' in raw) && !('payload_base64' in raw)) return raw;
+  const { payload_text: text, payload_base64: bytes, ...members } = raw;
+  if (typeof text === 'string') members['payload'] = text;
+  else if (typeof bytes === 'string') members['payload'] = Uint8Array.from(atob(bytes), (character) => character.charCodeAt(0));
+  return members;
 }
 
 /** The jobs of a claim. */
@@ -53,14 +54,10 @@ const NESTED = ['history', 'progress'];
 
 /** A job of GET /v1/jobs, from its text in the reply. */
 export function jobView<P, R>(text: string, raw: Record<string, unknown>, reading: Reading): JobView<P, R> {
-  const view = camelObject(raw, NESTED);
+  const view = camelObject(withPayload(raw), NESTED);
   const texts = memberTexts(text);
   for (const name of ['payload', 'result']) if (texts.has(name)) view[`${name}Text`] = texts.get(name);
   if (reading.exact) readExactly(view, texts, ['payload', 'result']);
-  if (!('payload' in view)) {
-    const payload = binaryPayload(raw);
-    if (payload !== undefined) view['payload'] = payload;
-  }
   return view as unknown as JobView<P, R>;
 }
 

@@ -30,8 +30,32 @@ export function endOfTick(task: () => void): void {
   else setTimeout(task, 0);
 }
 
+/** What this library uses of an AbortSignal. */
+export interface Stoppable {
+  readonly aborted: boolean;
+  addEventListener(type: 'abort', listener: () => void): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
+/** A signal with any number of listeners; Node warns of a leak when an AbortSignal has more than ten. */
+export class Closing implements Stoppable {
+  aborted = false;
+  readonly #listeners = new Set<() => void>();
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+  removeEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.delete(listener);
+  }
+  abort(): void {
+    this.aborted = true;
+    for (const listener of [...this.#listeners]) listener();
+    this.#listeners.clear();
+  }
+}
+
 /** Waits; ends early when the signal aborts. Never rejects. */
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+export function pause(ms: number, signal?: Stoppable): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
     const end = () => {
@@ -40,7 +64,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
       resolve();
     };
     const timer = setTimeout(end, Math.min(ms, TIMER_MS_MAX));
-    signal?.addEventListener('abort', end, { once: true });
+    signal?.addEventListener('abort', end);
   });
 }
 

@@ -2,7 +2,7 @@
 // One request and its repetitions. docs/clients.md has the rules: a refusal is never repeated, "nothing was done" always may
 // be, and an unknown outcome only if the request cannot take effect twice.
 import { AbortedError, ConnectionError, type HoldfastError, type Problem, problemError, UnknownOutcomeError } from './errors.js';
-import { backoffMs, monotonicMs, pause, TIMER_MS_MAX } from './time.js';
+import { backoffMs, Closing, monotonicMs, pause, TIMER_MS_MAX } from './time.js';
 
 /** What this library needs of `fetch`. */
 export type Fetch = (
@@ -76,7 +76,7 @@ export class Transport {
   readonly url: string;
   readonly #options: TransportOptions;
   readonly #fetch: Fetch;
-  readonly #closing = new AbortController();
+  readonly #closing = new Closing();
 
   constructor(options: TransportOptions) {
     this.url = checkedUrl(options.url);
@@ -88,7 +88,7 @@ export class Transport {
   }
 
   get closed(): boolean {
-    return this.#closing.signal.aborted;
+    return this.#closing.aborted;
   }
 
   /** Aborts all requests; later ones fail. */
@@ -126,7 +126,7 @@ export class Transport {
     this.#checkAborted(call.signal);
     const attempt = new AbortController();
     const abort = () => attempt.abort();
-    const closing = this.#closing.signal;
+    const closing = this.#closing;
     const timeoutMs = (this.#options.timeoutMs ?? 30_000) + (call.waitMs ?? 0);
     const timer = setTimeout(abort, Math.min(timeoutMs, TIMER_MS_MAX));
     call.signal?.addEventListener('abort', abort);

@@ -275,16 +275,16 @@ export class Worker<P = any, R = any> {
     this.#running++;
     const ctx = new JobContext<P>(this.#client, this.name, held, this.#news);
     callHook(this.#hooks, 'started', held.job);
+    let report: () => Promise<void>;
     try {
       const result = await this.#handle(held.job, ctx);
-      await ctx.flush();
-      this.#freeHandler(held);
-      await this.#ack(held, { ...ctx.handOff, result });
+      report = () => this.#ack(held, { ...ctx.handOff, result });
     } catch (error) {
-      await ctx.flush();
-      this.#freeHandler(held);
-      await this.#unfinished(held, error);
+      report = () => this.#unfinished(held, error);
     }
+    await ctx.flush();
+    this.#freeHandler(held);
+    await report();
   }
 
   #handle(job: Job<P>, ctx: JobContext<P>): Promise<unknown> {
