@@ -57,6 +57,8 @@ static void fill_queue(struct world *w, struct op *op)
         return;
     struct queue_policy *p = pool_alloc(&w->pool, sizeof(*p));
     plan_policy(&w->plan, &w->random, p);
+    if (has(&w->plan, FEATURE_LIMITS) && chance(w, 40))
+        keeper_limits_draw(w, p);
     if (chance(w, 30))
         p->enqueue_rate = (struct rate_limit){.per = (uint8_t)between(w, 0, 2),
                                               .count = (uint32_t)between(w, 1, 5),
