@@ -133,12 +133,12 @@ static void claimed(struct turns *t, const struct hist_entry *e, size_t at)
         no_longer(t, e->jobs[n].job.seq);
 }
 
-/* A claim whose reply is not known may have taken any job; memory that is short leaves jobs out of
- * the order for a while. */
+/* A claim whose outcome is not known may have taken any job; memory that is short leaves jobs out
+ * of the order for a while. */
 static bool begins_again(struct turns *t, const struct hist_entry *e)
 {
     return flow_policy_changes(&t->policies, e) || e->kind != HIST_OP || e->strained ||
-           (e->apart && e->op.kind == OP_CLAIM && !e->replied);
+           (e->apart && e->op.kind == OP_CLAIM && !keeps_ok(e, OP_CLAIM) && !keeps_refused(e));
 }
 
 static bool ready_at_once(const struct hist_entry *e)

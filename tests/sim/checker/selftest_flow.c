@@ -223,6 +223,15 @@ static void c22_good_restart(struct scene *s)
     starts(s, 11, "a", 0);
 }
 
+static void c22_good_unknown(struct scene *s)
+{
+    limited(s, fair);
+    waits(s, 1, "b", 0);
+    says(s, (struct op){.kind = OP_CLAIM}, (struct reply){.outcome = OUT_UNKNOWN});
+    for (unsigned i = 0; i < 5; i++)
+        starts(s, 2 + i, "a", 0);
+}
+
 static void c22_bad(struct scene *s)
 {
     passed_over(s, fair, 3, 0);
@@ -358,6 +367,7 @@ const struct scene_case scene_flow_cases[] = {
     {"C22: nor in a queue that is not fair", c22_good_not_fair, CHECK_NONE},
     {"C22: nor if the group may be full", c22_good_full_group, CHECK_NONE},
     {"C22: turns begin again after a restart", c22_good_restart, CHECK_NONE},
+    {"C22: a claim of unknown outcome may have had the job", c22_good_unknown, CHECK_NONE},
     {"C22: a group keeps its turn", c22_bad, CHECK_C22},
     {"C22: a young job of higher priority comes first", c22_good_young, CHECK_NONE},
     {"C22: an old one waits while younger ones start", c22_bad_starved, CHECK_C22},
