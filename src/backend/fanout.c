@@ -254,6 +254,20 @@ static int attempts_out(const struct attempt_view **attempts, uint32_t count,
     return 0;
 }
 
+static int parents_out(const struct job_ref **parents, uint32_t count,
+                       const struct fanout_numbers *n, struct arena *a)
+{
+    if (count == 0)
+        return 0;
+    struct job_ref *to = arena_copy(a, *parents, count * sizeof *to);
+    if (!to)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; i < count; i++)
+        to[i].seq = n->seq(n->store, to[i].seq);
+    *parents = to;
+    return 0;
+}
+
 static int jobs_out(struct reply *r, const struct fanout_numbers *n, struct arena *a)
 {
     r->cursor = n->seq(n->store, r->cursor);
@@ -267,7 +281,8 @@ static int jobs_out(struct reply *r, const struct fanout_numbers *n, struct aren
         to[i].holder.seq = n->seq(n->store, to[i].holder.seq);
         if (n->queue)
             to[i].job.queue = n->queue(n->store, to[i].job.queue);
-        if (attempts_out(&to[i].attempts, to[i].attempt_count, n, a) != 0)
+        if (attempts_out(&to[i].attempts, to[i].attempt_count, n, a) != 0 ||
+            parents_out(&to[i].parents, to[i].parent_count, n, a) != 0)
             return -ERR_NOMEM;
     }
     r->jobs = to;

@@ -75,6 +75,8 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
     if (from->parents)
         v.parents = place(b, from->parents, from->parent_count * sizeof *from->parents,
                           alignof(struct job_ref));
+    if (from->wait)
+        v.wait = place(b, from->wait, sizeof *from->wait, alignof(struct job_wait));
     if (to)
         *to = v;
 }

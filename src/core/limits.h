@@ -16,6 +16,7 @@
 #define LIMIT_HEADERS_BYTES (8u << 10) /* of one job, as JSON */
 #define LIMIT_WORKER_BYTES 128
 #define LIMIT_WORKER_FACTS_BYTES 1024
+#define LIMIT_REGISTRY_NAME_BYTES (LIMIT_QUEUE_NAME_BYTES + 1) /* see worker_entry in ops/op.h */
 /* longer error texts are truncated at a character boundary */
 #define LIMIT_ERROR_BYTES 8192
 #define LIMIT_ERROR_TYPE_BYTES 128         /* class of an exception */

@@ -275,6 +275,7 @@ struct op_job {
     bool want_attempts; /* with the progress of the newest attempt */
     bool want_log;      /* get, with want_attempts: the log, too */
     bool want_parents;  /* get: the jobs for which it still waits */
+    bool want_wait;     /* get: what it waits for (struct job_wait), if it waits */
 };
 
 /* The job becomes dependent on these, too, which exist. A parent that is newer than the job must
@@ -501,10 +502,10 @@ struct op_page {
     bool want_body;
 };
 
-/* What one node knows of one worker. Nodes that share a store keep their entries there. A store
- * that belongs to one process keeps no entries. */
+/* What one node knows of one worker, or of those who claim from one queue. Nodes that share a store
+ * keep their entries there. A store that belongs to one process keeps no entries. */
 struct worker_entry {
-    struct span name;
+    struct span name;            /* at most LIMIT_REGISTRY_NAME_BYTES; the broker's */
     struct wall_time keep_until; /* then the store removes it */
     struct span facts;           /* the broker's; at most LIMIT_WORKER_FACTS_BYTES */
 };
@@ -512,6 +513,9 @@ struct worker_entry {
 struct op_registry {
     const struct worker_entry *entries; /* of this node: each replaces the previous one */
     uint32_t count;                     /* at most LIMIT_BATCH */
+    /* The reply: only the entries whose names begin with `prefix` (empty = all), or those with the
+     * name `only` (empty = any). */
+    struct span prefix, only;
 };
 
 struct op_pending {
@@ -672,6 +676,31 @@ enum job_damage {
 /* "payload", "result", "keys", "history"; of one bit. */
 const char *damage_name(unsigned bit);
 
+/* How a number was found. */
+enum count_kind { COUNT_EXACT, COUNT_ESTIMATE, COUNT_AT_LEAST };
+/* Up to this many jobs before another one are counted exactly by every store. */
+#define BEFORE_COUNTED 1000u
+
+/* Slots of a limit at the claim. */
+struct slots {
+    uint64_t running, most; /* most 0 = no limit */
+};
+
+/* What keeps a waiting job from starting, apart from its own state and the workers, as its store
+ * knows it. job_wait_limits (ops/jobs/why.h) fills in what follows from the policy. */
+struct job_wait {
+    struct wall_time paused_until; /* of its queue; 0 = not paused; LIMIT_WALL_MS = until resumed */
+    uint64_t running, ready;       /* jobs of its queue */
+    /* A ready job: how many ready jobs come before it. Of a queue with groups (claim_grouped) only
+     * those of its group: which groups come first depends on what ends first. */
+    uint64_t before;
+    uint8_t before_kind; /* enum count_kind */
+    bool grouped;
+    bool rate_by_group;
+    struct slots queue, group;
+    int64_t token_ms; /* until claim_rate has a token for it; 0 = it has one, or there is no rate */
+};
+
 /* A job as clients see it. */
 struct job_view {
     struct job job;
@@ -705,8 +734,9 @@ struct job_view {
     uint32_t waits;
     const struct job_ref *parents; /* with want_parents: those, in no order */
     uint32_t parent_count;
-    struct span progress; /* with want_attempts: as progress_decode reads it; empty = none */
-    struct span log;      /* with want_log: see joblog_begin */
+    const struct job_wait *wait; /* with want_wait, of a job that waits; otherwise NULL */
+    struct span progress;        /* with want_attempts: as progress_decode reads it; empty = none */
+    struct span log;             /* with want_log: see joblog_begin */
     /* only with want_body */
     bool has_body;
     struct job_extra extra;
@@ -1023,7 +1053,8 @@ struct reply {
     enum outcome outcome;
     uint64_t tag;
     bool relaxed; /* success was answered before it was durable, as the queue's policy says */
-    bool spooled; /* enqueue: this node keeps the job until the shared store answers again */
+    /* enqueue, get with want_wait: this node keeps the job until the shared store answers again */
+    bool spooled;
     bool repeat; /* the same reply as before: the idempotency key, or (job, token), was used already
                   */
     bool created;            /* a new job, queue, rule or schedule */

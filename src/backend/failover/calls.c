@@ -271,7 +271,8 @@ static void job_checked(struct fo_call *c, const struct reply *reply)
 static void mark(const struct op *op, struct reply *r)
 {
     r->left_out = op_info(op->kind)->away == AWAY_SPOOLED && op_info(op->kind)->query;
-    r->spooled = op->kind == OP_ENQUEUE && r->outcome == OUT_OK;
+    bool tells = op->kind == OP_ENQUEUE || (op->kind == OP_GET && op->job.want_wait);
+    r->spooled = tells && r->outcome == OUT_OK;
 }
 
 static void spool_replied(struct fo_call *c, const struct reply *reply)

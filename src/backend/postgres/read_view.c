@@ -34,10 +34,15 @@ static void send_get(struct unit *u, const struct op_job *want)
     pg_conn_send(pg_pipeline_of(u), SQL_GET_JOB, &pg_unit(u)->args);
     pg_args_i8(&pg_unit(u)->args, want->want_attempts ? (int64_t)want->job.seq : 0);
     pg_conn_send(pg_pipeline_of(u), SQL_ATTEMPTS, &pg_unit(u)->args);
-    if (!want->want_parents)
-        return;
-    pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
-    pg_conn_send(pg_pipeline_of(u), SQL_WAITS_FOR, &pg_unit(u)->args);
+    if (want->want_parents) {
+        pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
+        pg_conn_send(pg_pipeline_of(u), SQL_WAITS_FOR, &pg_unit(u)->args);
+    }
+    if (want->want_wait) {
+        pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
+        pg_args_i4(&pg_unit(u)->args, BEFORE_COUNTED + 1);
+        pg_conn_send(pg_pipeline_of(u), SQL_JOB_WAIT, &pg_unit(u)->args);
+    }
 }
 
 bool pg_attempt_read(const void *result, size_t i, struct attempt_view *ret)
@@ -84,6 +89,27 @@ static void view_parents(struct unit *u, const PGresult *r, struct job_view *v)
     v->parent_count = refs ? (uint32_t)n : 0;
 }
 
+static const struct job_wait *view_wait(struct unit *u, const PGresult *job, const PGresult *r)
+{
+    struct queue_policy policy;
+    if (PQntuples(r) != 1 || policy_decode(pg_col_bytes(job, 0, JOB_QUEUE_POLICY), &policy) != 0)
+        policy_default(&policy);
+    struct wait_counts counts = {.paused_until = {pg_col_time(job, 0, JOB_QUEUE_PAUSED)}};
+    if (PQntuples(r) == 1) {
+        counts.running = pg_col_count(r, 0, 0);
+        counts.ready = pg_col_count(r, 0, 1);
+        counts.queue = (struct claim_use){pg_col_count(r, 0, 2), pg_col_i8(r, 0, 3)};
+        counts.group = (struct claim_use){pg_col_count(r, 0, 4), pg_col_i8(r, 0, 5)};
+        counts.before = pg_col_count(r, 0, 6);
+        counts.more_before = pg_col_bool(r, 0, 7);
+    }
+    if (counts.before > BEFORE_COUNTED) {
+        counts.before = BEFORE_COUNTED;
+        counts.more_before = true;
+    }
+    return unit_wait_view(u, &policy, &counts);
+}
+
 static size_t answer_get(struct unit *u, struct turn *t, size_t at)
 {
     const struct op_job *want = &t->op->job;
@@ -91,7 +117,7 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
     struct job_view *v = arena_array(&u->arena, 1, sizeof *v);
     bool found = PQntuples(r) == 1 &&
                  (!want->job.hi || (uint64_t)pg_col_i8(r, 0, JOB_ID_HI) == want->job.hi);
-    size_t results = want->want_parents ? 3 : 2;
+    size_t results = 2u + want->want_parents + want->want_wait;
     if (!found || !v) {
         unit_refuse(t, found ? OUT_UNAVAILABLE : OUT_NOT_FOUND, NULL);
         return results;
@@ -103,6 +129,8 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
         view_attempts(u, r, pg_conn_result(pg_pipeline_of(u), at + 1), v);
     if (want->want_parents && v->is_dependent)
         view_parents(u, pg_conn_result(pg_pipeline_of(u), at + 2), v);
+    if (want->want_wait && unit_view_waits(v))
+        v->wait = view_wait(u, r, pg_conn_result(pg_pipeline_of(u), at + results - 1));
     return results;
 }
 

@@ -162,9 +162,10 @@ static void send_registry(struct pg_store *s, const struct op_registry *want)
         pg_args_i8(a, now);
         pg_conn_send(s->reader, SQL_REGISTRY_PRUNE, a);
     }
+    pg_args_text(a, want->only.len ? want->only : want->prefix);
     pg_args_i8(a, now);
     pg_args_i4(a, WORKERS_MAX);
-    pg_conn_send(s->reader, SQL_REGISTRY, a);
+    pg_conn_send(s->reader, want->only.len ? SQL_REGISTRY_OF : SQL_REGISTRY, a);
 }
 
 static void answer_registry(struct pg_store *s, const struct op_registry *want, struct reply *reply)

@@ -33,6 +33,7 @@ static void send_get(struct rargs *a, const struct op_job *want)
     redis_args_text(a, want->want_attempts ? "1" : "");
     redis_args_text(a, want->want_log ? "1" : "");
     redis_args_text(a, want->want_parents ? "1" : "");
+    redis_args_text(a, want->want_wait ? "1" : "");
 }
 
 /* list: oldest first */
@@ -76,6 +77,18 @@ static void view_dependent(struct unit *u, const redisReply *r, bool parents, st
         view_parents(u, reply_at(r, 6), v);
 }
 
+/* r: running, ready, before */
+static const struct job_wait *view_wait(struct unit *u, const struct wqueue *q, const redisReply *r)
+{
+    struct wait_counts counts = {
+        .paused_until = q->paused_until,
+        .running = rd_reply_count(reply_at(r, 0)),
+        .ready = rd_reply_count(reply_at(r, 1)),
+        .before = rd_reply_count(reply_at(r, 2)),
+    };
+    return unit_wait_view(u, &q->policy, &counts);
+}
+
 static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
 {
     const struct op_job *want = &t->op->job;
@@ -96,6 +109,8 @@ static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
     turn_show_job(t, v);
     if (want->want_attempts)
         view_attempts(u, five[1], r, v);
+    if (want->want_wait && unit_view_waits(v))
+        v->wait = view_wait(u, &q, reply_at(r, 7));
 }
 
 /* --- peek --- */

@@ -314,6 +314,8 @@ static void send_registry(struct item *it, const struct op_registry *want)
         redis_args_int(&it->args, want->entries[i].keep_until.ms);
         redis_args_bytes(&it->args, want->entries[i].facts);
     }
+    redis_args_bytes(&it->args, want->prefix);
+    redis_args_bytes(&it->args, want->only);
 }
 
 static bool answer_registry(struct item *it, const redisReply *list)

@@ -223,6 +223,16 @@ void turn_show_job(struct turn *t, const struct job_view *v); /* the reply is th
 typedef bool (*attempt_read_fn)(const void *from, size_t i, struct attempt_view *ret);
 void unit_view_attempts(struct unit *u, const struct row *row, attempt_read_fn read,
                         const void *from, size_t count, struct job_view *v);
+/* What a store has counted for a view with want_wait. */
+struct wait_counts {
+    struct wall_time paused_until; /* of the queue */
+    uint64_t running, ready, before;
+    bool more_before;              /* `before` is a lower bound */
+    struct claim_use queue, group; /* zero if the queue has no limits */
+};
+bool unit_view_waits(const struct job_view *v); /* whether its view has a job_wait */
+const struct job_wait *unit_wait_view(struct unit *u, const struct queue_policy *p,
+                                      const struct wait_counts *counts); /* NULL = no memory */
 bool peek_state_known(const struct op_peek *want);
 uint32_t peek_limit(const struct op_peek *want);
 bool turn_peek_allowed(struct turn *t, bool queue_there); /* false: the reply is a refusal */

@@ -2,6 +2,8 @@
 /* What is shown of jobs and queues that a store has loaded. */
 #include "backend/shared/shared.h"
 
+#include "ops/jobs/why.h"
+
 /* --- jobs --- */
 
 static void view_lease(const struct row *row, struct wall_time now, struct job_view *ret)
@@ -107,6 +109,31 @@ void unit_view_attempts(struct unit *u, const struct row *row, attempt_read_fn r
     }
     v->attempts = views + at;
     v->attempt_count = LIMIT_ATTEMPTS_KEPT - at;
+}
+
+/* --- what a waiting job waits for --- */
+
+bool unit_view_waits(const struct job_view *v)
+{
+    return (STATE_BIT(v->job.state) & STATES_WAITING) != 0;
+}
+
+const struct job_wait *unit_wait_view(struct unit *u, const struct queue_policy *p,
+                                      const struct wait_counts *counts)
+{
+    struct job_wait *w = unit_alloc(u, sizeof *w);
+    if (!w)
+        return NULL;
+    *w = (struct job_wait){
+        .running = counts->running,
+        .ready = counts->ready,
+        .before = counts->before,
+        .before_kind = counts->more_before ? COUNT_AT_LEAST : COUNT_EXACT,
+    };
+    if (counts->paused_until.ms > u->now.ms)
+        w->paused_until = counts->paused_until;
+    job_wait_limits(w, p, &counts->queue, &counts->group, u->now.ms * 1000);
+    return w;
 }
 
 /* --- peeks --- */

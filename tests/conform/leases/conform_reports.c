@@ -177,9 +177,37 @@ static void registry_entries(struct env *e)
     EXPECT_INT(registry(e, NULL, 0)->entry_count, 0);
 }
 
+/* The entries of workers and those of queues have different prefixes. */
+static void registry_parts(struct env *e)
+{
+    struct worker_entry entries[] = {
+        {SPAN_LITERAL("wanna"), now_plus(e, 3600000), SPAN_LITERAL("a")},
+        {SPAN_LITERAL("qanna"), now_plus(e, 3600000), SPAN_LITERAL("b")},
+        {SPAN_LITERAL("qann"), now_plus(e, 3600000), SPAN_LITERAL("c")},
+    };
+    bool shared = (backend_caps(e->b) & CAP_SHARED) != 0;
+    registry(e, entries, 3);
+    struct op op = {.kind = OP_REGISTRY, .registry = {.prefix = SPAN_LITERAL("q")}};
+    EXPECT_INT(run(e, op)->entry_count, shared ? 2 : 0);
+    op.registry.prefix = SPAN_LITERAL("x");
+    EXPECT_INT(run(e, op)->entry_count, 0);
+    op.registry = (struct op_registry){.only = SPAN_LITERAL("qann")};
+    const struct reply *r = run(e, op);
+    EXPECT_INT(r->entry_count, shared ? 1 : 0);
+    if (shared)
+        EXPECT_TEXT(r->entries[0].facts, "c");
+    op.registry.only = SPAN_LITERAL("ann");
+    EXPECT_INT(run(e, op)->entry_count, 0);
+    advance(e, 3600001);
+    op.registry.only = SPAN_LITERAL("qann");
+    EXPECT_INT(run(e, op)->entry_count, 0);
+}
+
 static const struct conform_case cases[] = {
     CASE("NOM-16 entries of the registry are replaced by newer ones and removed at their time",
          registry_entries, .flags = EXACT),
+    CASE("HF-5 entries of the registry are found by the prefix and by the name", registry_parts,
+         .flags = EXACT),
     CASE("HF-21 progress and log come along with an imported job", come_with_jobs,
          .flags = RESTART),
     CASE("HF-21 the next attempt of an imported job has no progress and adds to the log",

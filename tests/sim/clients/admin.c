@@ -20,6 +20,7 @@ static void fill_job(struct world *w, struct op *op)
     op->job.want_body = chance(w, 80);
     op->job.force = op->kind == OP_CANCEL && chance(w, 40);
     op->job.want_attempts = op->kind == OP_GET && chance(w, 30);
+    op->job.want_wait = op->kind == OP_GET;
     op->job.want_log = op->job.want_attempts && chance(w, 50);
     if (op->kind == OP_REQUEUE && chance(w, 30))
         op->job.delay_ms = between(w, 1, 1500);

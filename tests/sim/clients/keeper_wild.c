@@ -43,6 +43,7 @@ static void fill_job(struct world *w, struct op *op)
     op->job.force = op->kind == OP_CANCEL && chance(w, 50);
     op->job.want_body = chance(w, 50);
     op->job.want_attempts = op->kind == OP_GET && chance(w, 50);
+    op->job.want_wait = op->kind == OP_GET;
     op->job.want_log = op->job.want_attempts && chance(w, 50);
     op->job.delay_ms = op->kind == OP_REQUEUE && chance(w, 30) ? between(w, 1, 600) : 0;
 }

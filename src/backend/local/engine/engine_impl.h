@@ -590,7 +590,14 @@ static inline uint64_t ready_order(const struct queue *q, const struct job *j)
 uint64_t ready_seq(const struct engine *e, const struct job *j);
 uint64_t seq_of_ready(const struct engine *e, uint64_t seq);
 
+/* --- engine/jobs/waits.c: what a waiting job waits for --- */
+/* NULL: no memory. */
+const struct job_wait *wait_of(struct engine *e, const struct live *l);
+
 /* --- engine/jobs/limits.c: limits at the claim; for queues with a flow only --- */
+/* What the job uses and needs of the limits. Returns the heap in which it has its place. */
+const struct heap *limits_of_wait(const struct engine *e, const struct queue *q,
+                                  const struct live *l, struct job_wait *w);
 /* As jobs_reserve. */
 int limits_reserve(struct engine *e, struct queue *q, size_t moves);
 void limits_ready(struct engine *e, struct queue *q, const struct live *l); /* adds it in order */

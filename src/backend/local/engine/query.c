@@ -19,6 +19,11 @@ void op_get(struct engine *e, const struct op *op)
         refuse_nomem(r);
         return;
     }
+    bool waits = (STATE_BIT(l->job.state) & STATES_WAITING) != 0;
+    if (op->job.want_wait && waits && !(view->wait = wait_of(e, l))) {
+        refuse_nomem(r);
+        return;
+    }
     reply_job(r, l);
     r->reply.jobs = r->views = view;
     r->reply.job_count = 1;

@@ -11,6 +11,60 @@ JOIN @queues q ON ${shown}
 LEFT JOIN @dependent d ON d.seq = j.seq
 WHERE j.seq = $1::int8;
 
+-- part: plain_before(place)
+-- How many ready jobs of the queue of j have such a place, at most $2.
+(
+    SELECT count(*)
+    FROM (
+        SELECT
+        FROM @job b
+        WHERE b.queue = j.queue AND b.generation = q.generation AND b.state = ${ready} AND ${place}
+        LIMIT $2::int4
+    ) x
+)
+
+-- part: ordered_before(place)
+-- How many ready jobs of the group of j have such a place in the order of the limited queue k, at most $2.
+(
+    SELECT count(*)
+    FROM (
+        SELECT
+        FROM @claim_ready r
+        WHERE r.queue = k.queue AND r.version = k.version AND r.group_key = ${group_of(j; k)} AND ${place}
+        LIMIT $2::int4
+    ) x
+)
+
+-- name: job_wait
+-- What the waiting job $1 waits for: how many jobs of its queue run and are ready; slots in use and when the bucket is
+-- full, of the queue and of the group; how many ready jobs come before it, at most $2 of a higher and $2 of the same
+-- priority; whether the order of the queue still lacks some.
+SELECT coalesce(c.jobs_running, 0)::int8, coalesce(c.jobs_ready, 0)::int8, coalesce(${slots_of(k)}, 0),
+    coalesce(k.full_us, 0), (
+        SELECT count(*)
+        FROM (
+            SELECT
+            FROM @job x
+            WHERE k.max_running_per_group > 0 AND x.queue = j.queue AND coalesce(x.group_key, '') =
+                coalesce(j.group_key, '') AND ${in_slot(x)}
+            LIMIT k.max_running_per_group
+        ) x
+    ), coalesce(
+        (
+            SELECT g.full_us
+            FROM @claim_group g
+            WHERE g.queue = k.queue AND g.group_key = ${group_of(j; k)}
+        ), 0
+    ), CASE WHEN j.state <> ${ready} THEN 0 WHEN k.ordered THEN ${ordered_before(r.priority > ${claim_priority(j; k)})} +
+        ${ordered_before(r.priority = ${claim_priority(j; k)} AND r.seq < j.seq)}
+    ELSE ${plain_before(b.priority > j.priority)} + ${plain_before(b.priority = j.priority AND b.seq < j.seq)} END,
+    coalesce(k.ordered AND NOT k.built, false)
+FROM @job j
+JOIN @queues q ON ${shown}
+LEFT JOIN @claim_queue k ON k.queue = j.queue
+LEFT JOIN (${counts_of(ARRAY(SELECT queue FROM @job WHERE seq = $1::int8))}) c ON c.queue = j.queue
+WHERE j.seq = $1::int8;
+
 -- name: attempts
 -- Returns the attempts of the job $1, newest first.
 SELECT number, started_at, ended_at, outcome, error_kind, worker, error
@@ -192,12 +246,20 @@ DELETE FROM @worker
 WHERE keep_until <= $1::int8;
 
 -- name: registry
--- Returns the entries of all nodes that are kept after $1, at most $2.
+-- Returns the entries of all nodes whose names begin with $1 and that are kept after $2, at most $3.
 SELECT name, keep_until, facts
 FROM @worker
-WHERE keep_until > $1::int8
+WHERE left(name, length($1::text)) = $1::text AND keep_until > $2::int8
 ORDER BY keep_until DESC
-LIMIT $2::int4;
+LIMIT $3::int4;
+
+-- name: registry_of
+-- The same with the name $1.
+SELECT name, keep_until, facts
+FROM @worker
+WHERE name = $1::text AND keep_until > $2::int8
+ORDER BY keep_until DESC
+LIMIT $3::int4;
 
 -- name: exceptions
 -- Returns attempts that failed, crashed or were released with an error, newest first, at most $2; of the queue

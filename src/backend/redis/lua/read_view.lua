@@ -39,9 +39,20 @@ local function waits_for(seq)
   return out
 end
 
--- a job: sequence, with body, with attempts and progress, with log, with the jobs for which it waits
+-- What a waiting job waits for: how many jobs of its queue run and are ready, and how many come before it. A job that
+-- a node holds for a claim is not counted.
+local function waits(seq, row)
+  local q, before = P .. 'q:' .. queue_of(row), 0
+  local sums = call('HMGET', q .. ':sum', ${running} - 1, ${ready} - 1)
+  if ${job.state(row)} == ${ready} then before = call('ZLEXCOUNT', q .. ':${ready}', '-', '(' .. ${job.order(row)} .. seq) end
+  return { sums[1] or '0', sums[2] or '0', before }
+end
+
+-- a job: sequence, with body, with attempts and progress, with log, with the jobs on which it depends, with what it
+-- waits for
 function ask.G()
-  local seq, body, attempts, log, parents = arg(), arg() == '1', arg() == '1', arg() == '1', arg() == '1'
+  local seq, body, attempts, log = arg(), arg() == '1', arg() == '1', arg() == '1'
+  local parents, wait = arg() == '1', arg() == '1'
   local row = call('HGET', P .. 'row', seq)
   if not row then return { false } end
   local got = shown({ seq }, body)
@@ -49,26 +60,44 @@ function ask.G()
   local number = text(${seq.number(seq)})
   return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. number, 0, -1) or {},
     attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l'), call('HGET', P .. 'dep', seq),
-    parents and ${job.state(row)} == ${blocked} and waits_for(seq) or {} }
+    parents and ${job.state(row)} == ${blocked} and waits_for(seq) or {},
+    wait and waits(seq, row) }
+end
+
+-- The entries of every node with this name.
+local function registered(name)
+  local out = {}
+  for _, node in ipairs(call('ZREVRANGE', P .. 'nodes', 0, 63)) do
+    local entry = call('HGET', P .. 'worker', node .. ' ' .. name)
+    local space = entry and string.find(entry, ' ', 1, true)
+    if entry and tonumber(sub(entry, 1, space - 1)) > now then
+      out[#out + 1] = name
+      out[#out + 1] = sub(entry, 1, space - 1)
+      out[#out + 1] = sub(entry, space + 1)
+    end
+  end
+  return out
 end
 
 -- The registry of workers: the epoch of this node, the number of entries, then for each its name,
--- until when it is stored, and facts. Returns the name, the time and the facts of every entry of
--- every node.
+-- until when it is stored, and facts; then a prefix, and a name or ''. Returns the name, the time and the facts of the
+-- entries of every node that have this prefix, or this name.
 function ask.Y()
   local node, n, out = arg(), count(), {}
   for _ = 1, n do
     local name, keep_until, facts = arg(), arg(), arg()
     call('HSET', P .. 'worker', node .. ' ' .. name, keep_until .. ' ' .. facts)
   end
+  local prefix, only = arg(), arg()
+  if only ~= '' then return registered(only) end
   local all = call('HGETALL', P .. 'worker')
   for k = 1, #all, 2 do
     local space = string.find(all[k + 1], ' ', 1, true)
-    local keep_until = sub(all[k + 1], 1, space - 1)
+    local keep_until, name = sub(all[k + 1], 1, space - 1), sub(all[k], string.find(all[k], ' ', 1, true) + 1)
     if tonumber(keep_until) <= now then
       call('HDEL', P .. 'worker', all[k])
-    elseif #out < 3 * ${workers_max} then
-      out[#out + 1] = sub(all[k], string.find(all[k], ' ', 1, true) + 1)
+    elseif #out < 3 * ${workers_max} and sub(name, 1, #prefix) == prefix then
+      out[#out + 1] = name
       out[#out + 1] = keep_until
       out[#out + 1] = sub(all[k + 1], space + 1)
     end

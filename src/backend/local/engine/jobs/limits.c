@@ -2,6 +2,8 @@
 /* Limits at the claim: what concerns a whole queue. jobs/limits.h explains the structure. */
 #include "backend/local/engine/jobs/limits.h"
 
+#include "ops/jobs/why.h"
+
 #define US_PER_MS 1000
 #define SORT_SOON 64   /* jobs that a claim sorts while others are still out of order */
 #define SORT_NOW 10000 /* jobs that a change of the policy sorts at once */
@@ -30,10 +32,15 @@ void limits_arm(struct engine *e, struct queue *q, int64_t at_us)
 
 /* --- what the queue allows --- */
 
+static struct claim_use queue_use(const struct queue *q)
+{
+    return (struct claim_use){q->lists[STATE_RUNNING].count + q->flow->taken, q->flow->full_us};
+}
+
 static enum claim_block queue_block(const struct engine *e, const struct queue *q,
                                     int64_t *ret_at_us)
 {
-    struct claim_use use = {q->lists[STATE_RUNNING].count + q->flow->taken, q->flow->full_us};
+    struct claim_use use = queue_use(q);
     if (DEFECT(&e->config, DEFECT_SLOT_OVER) && use.running > 0)
         use.running--;
     return claim_queue_block(&q->policy, &use, e->ops.rate_now_us, ret_at_us);
@@ -64,6 +71,19 @@ enum claim_block limits_of_job(struct engine *e, const struct queue *q, const st
     uint32_t handle = line_of(e, q, l);
     struct line none = {.group = more_of(e, l).group};
     return line_block(e, q, handle ? line_at(e, handle) : &none, ret_at_us);
+}
+
+const struct heap *limits_of_wait(const struct engine *e, const struct queue *q,
+                                  const struct live *l, struct job_wait *w)
+{
+    uint32_t handle = q->flow->grouped ? line_of(e, q, l) : 0;
+    struct line none = {.group = more_of(e, l).group};
+    struct claim_use queue = queue_use(q);
+    struct claim_use group = line_use(e, q, handle ? line_at(e, handle) : &none);
+    job_wait_limits(w, &q->policy, &queue, &group, e->ops.rate_now_us);
+    if (q->flow->sorting)
+        w->before_kind = COUNT_AT_LEAST;
+    return handle ? &line_at(e, handle)->ready : &q->ready;
 }
 
 void limits_count(struct engine *e, const struct queue *q, uint64_t waiting[CLAIM_BLOCK_COUNT])

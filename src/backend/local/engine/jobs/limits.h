@@ -83,6 +83,8 @@ void places_free(struct engine *e, struct places *p);
 
 /* --- engine/jobs/lines.c: the lines of a queue --- */
 
+/* What its group uses of its limits. */
+struct claim_use line_use(const struct engine *e, const struct queue *q, const struct line *l);
 /* Whether the group of this line may start a job. */
 enum claim_block line_block(const struct engine *e, const struct queue *q, const struct line *l,
                             int64_t *ret_at_us);

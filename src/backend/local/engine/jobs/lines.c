@@ -16,10 +16,15 @@ static uint64_t jobs_in(const struct engine *e, const struct queue *q, const str
     return q->lists[state].count - q->in_groups[state];
 }
 
+struct claim_use line_use(const struct engine *e, const struct queue *q, const struct line *l)
+{
+    return (struct claim_use){jobs_in(e, q, l, STATE_RUNNING) + l->taken, l->full_us};
+}
+
 enum claim_block line_block(const struct engine *e, const struct queue *q, const struct line *l,
                             int64_t *ret_at_us)
 {
-    struct claim_use use = {jobs_in(e, q, l, STATE_RUNNING) + l->taken, l->full_us};
+    struct claim_use use = line_use(e, q, l);
     return claim_group_block(&q->policy, &use, e->ops.rate_now_us, ret_at_us);
 }
 
