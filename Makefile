@@ -61,7 +61,7 @@ lint: ## the checks that need no test run
 	@scripts/test lint
 
 docs: build ## write docs/reference from the tables of the program
-	@for page in commands:commands config:settings events:events metrics:metrics policy:policy problems:problems; do \
+	@for page in commands:commands config:settings events:events metrics:metrics policy:policy problems:problems reasons:reasons; do \
 	  build/holdfast help "$${page%:*}" --markdown >"docs/reference/$${page#*:}.md" || exit; \
 	done
 

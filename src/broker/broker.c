@@ -98,6 +98,7 @@ static void observe(struct broker *b, const struct op *op, const struct reply *r
 {
     figures_observe(b, op, r);
     workers_observe(b, op, r);
+    claimed_observe(b, op, r);
     schedules_observe(b, op, r);
     bool ends = op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_RELEASE ||
                 op->kind == OP_CANCEL;
@@ -300,6 +301,7 @@ int broker_open(const struct broker_config *config, struct broker **ret)
     streams_init(b);
     figures_init(b);
     workers_init(b);
+    claimed_init(b);
     heartbeats_init(b);
     handles_init(b);
     if (announce_open(b) != 0)
@@ -322,6 +324,7 @@ static void broker_free(struct broker *b)
     streams_done(b);
     figures_done(b);
     workers_done(b);
+    claimed_done(b);
     heartbeats_done(b);
     schedules_done(b);
     retries_free(b);

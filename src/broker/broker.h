@@ -267,6 +267,19 @@ MUST_CHECK int broker_heartbeat(struct broker *b, const struct broker_heartbeat_
 /* The client has disconnected: fn will not be called. */
 void broker_heartbeat_cancel(struct broker_heartbeat *h);
 
+/* ---- why a job is not running ---- */
+
+struct why_answer; /* ops/jobs/why.h */
+/* refusal: the reply to the query, if it is no answer; otherwise NULL. The answer is valid during
+ * the call. */
+typedef void (*broker_why_fn)(void *ctx, const struct reply *refusal,
+                              const struct why_answer *answer);
+/* fn is called once, never before this returns. */
+MUST_CHECK int broker_why(struct broker *b, struct job_ref job, broker_why_fn fn, void *ctx);
+/* A worker of these queues consults the breaker before it claims. */
+void broker_breaker_used(struct broker *b, struct span breaker, const struct span *queues,
+                         size_t count);
+
 /* ---- webhooks ---- */
 
 /* NULL: this URL may be called as far as known. Otherwise why its address may not be called

@@ -10,6 +10,7 @@
  *   announce.c lines in the log
  *   schedules.h, schedule*.c  when schedules fire
  *   figures.c  figures of each queue;  workers.c  the registry of workers
+ *   claimed.c  who claims from each queue;  why.c  why a job is not running
  *   heartbeats.c  heartbeats of workers, and those that wait
  *   webhook_delivery.c  notices to webhooks (webhook.c);  conditions.c  when alerts are raised
  *
@@ -22,6 +23,8 @@
 #include "base/digest/hash.h"
 #include "broker/broker.h"
 #include "broker/schedules/schedules.h"
+#include "core/limits.h"
+#include "ops/jobs/why.h"
 
 /* ---- batches ---- */
 
@@ -169,6 +172,41 @@ struct workers {
     uv_timer_t timer; /* writes entries that have changed */
 };
 
+/* ---- who claims from each queue ---- */
+
+#define CLAIMED_BREAKERS WHY_BREAKERS_SHOWN
+
+/* A breaker that workers of a queue consult before they claim. */
+struct claimed_breaker {
+    struct wall_time at; /* when one last did */
+    uint8_t len;         /* of the name; 0 = none */
+    char name[LIMIT_BREAKER_NAME_BYTES];
+};
+
+struct claimed_queue {
+    struct claimed_queue *prev, *next; /* newest claim first */
+    struct hash128 key;
+    struct span name;
+    struct wall_time at; /* the last claim; 0 = none */
+    bool changed;        /* since it was last written to the store, at: */
+    uint64_t written_ms; /* loop time; 0 = never */
+    struct claimed_breaker breakers[CLAIMED_BREAKERS];
+};
+
+struct claimed_queues {
+    struct map128 by_name; /* → struct claimed_queue * */
+    struct claimed_queue *first, *last;
+    size_t count;
+};
+
+/* What all nodes know of one queue. */
+struct claimed_facts {
+    bool waiting;        /* a claim waits now */
+    struct wall_time at; /* the last claim; 0 = none is known */
+    struct claimed_breaker breakers[CLAIMED_BREAKERS];
+    uint32_t breaker_count;
+};
+
 /* ---- heartbeats that wait ---- */
 
 struct heartbeats {
@@ -209,6 +247,7 @@ struct broker {
     struct broker_listener *announcer; /* NULL = there is no log */
     struct figures figures;
     struct workers workers;
+    struct claimed_queues claimed;
     struct heartbeats heartbeats;
     struct webhook_deliveries *deliveries; /* NULL = none */
     struct schedules schedules;
@@ -260,6 +299,27 @@ void workers_done(struct broker *b);
 void workers_wait_begun(struct broker *b, struct span name, uint32_t wait_ms);
 void workers_wait_ended(struct broker *b, struct span name);
 void workers_heard(struct broker *b, const struct broker_heartbeat_in *in);
+/* Entries of this node have changed; a store that is shared gets them soon. */
+void workers_write_later(struct broker *b);
+/* The names of the registry begin with what an entry is about. */
+#define REGISTRY_WORKER 'w'
+#define REGISTRY_QUEUE 'q'
+struct span registry_name(struct arena *a, char about, struct span name); /* empty = no memory */
+
+void claimed_init(struct broker *b);
+void claimed_done(struct broker *b);
+void claimed_seen(struct broker *b, const struct span *queues, uint32_t count); /* a claim */
+void claimed_observe(struct broker *b, const struct op *op, const struct reply *r);
+/* Entries that are to be written now, at most `room`; they count as written. */
+uint32_t claimed_gather(struct broker *b, struct arena *a, struct worker_entry *entries,
+                        uint32_t room);
+bool claimed_unwritten(const struct broker *b); /* some are still to be written */
+void claimed_lost(struct broker *b);            /* the last ones were not written */
+/* What this node knows of a queue; then an entry that another node has written is added. */
+void claimed_here(const struct broker *b, struct span queue, struct claimed_facts *ret);
+void claimed_elsewhere(const struct broker *b, const struct worker_entry *e,
+                       struct claimed_facts *ret);
+bool claims_wait_for(const struct broker *b, struct span queue);
 void heartbeats_init(struct broker *b);
 void heartbeats_done(struct broker *b);
 void heartbeats_drain(struct broker *b);

@@ -150,6 +150,13 @@ static void unlink_all(struct broker_claim *c)
     c->link_count = 0;
 }
 
+bool claims_wait_for(const struct broker *b, struct span queue)
+{
+    const struct watched *w = (const struct watched *)(uintptr_t)map128_get(
+        &b->claims.watched, hash128_of(b->hash_key, queue));
+    return w && w->first;
+}
+
 /* ---- deadlines ---- */
 
 static void moved_cb(void *ctx, struct heap_entry e, size_t index)
@@ -206,6 +213,8 @@ static void claim_leave(struct broker_claim *c)
     set_state(c, CLAIM_ASKED);
     unlink_all(c);
     deadline_drop(c);
+    if (c->waits)
+        claimed_seen(c->broker, c->want.queues, c->want.queue_count);
     *(c->prev ? &c->prev->next : &cs->first) = c->next;
     if (c->next)
         c->next->prev = c->prev;
@@ -454,6 +463,7 @@ int broker_claim(struct broker *b, const struct op_claim *want, uint32_t wait_ms
         return err;
     }
     workers_wait_begun(b, want->worker, wait_ms);
+    claimed_seen(b, want->queues, want->queue_count);
     *ret = c;
     return 0;
 }

@@ -73,12 +73,17 @@ static struct worker *worker_add(struct broker *b, struct span name)
 
 static void flush_cb(uv_timer_t *timer);
 
-static void changed(struct broker *b, struct worker *w)
+void workers_write_later(struct broker *b)
 {
-    w->changed = true;
     if ((backend_caps(b->config.backend) & CAP_SHARED) && !b->workers.flushing && !b->closing &&
         !uv_is_active((const uv_handle_t *)&b->workers.timer))
         uv_timer_start(&b->workers.timer, flush_cb, FLUSH_MS, 0);
+}
+
+static void changed(struct broker *b, struct worker *w)
+{
+    w->changed = true;
+    workers_write_later(b);
 }
 
 /* A request of this worker. */
@@ -198,13 +203,24 @@ static uint8_t *facts_encode(const struct broker *b, const struct broker_worker 
     return put_span(at, w->version);
 }
 
+struct span registry_name(struct arena *a, char about, struct span name)
+{
+    char *at = arena_alloc(a, name.len + 1);
+    if (!at)
+        return span_of(NULL, 0);
+    at[0] = about;
+    memcpy(at + 1, name.at, name.len);
+    return span_of(at, name.len + 1);
+}
+
 /* False: an entry of this node, or not readable. Texts point into the entry. */
 static bool facts_decode(const struct broker *b, const struct worker_entry *e,
                          struct broker_worker *ret)
 {
     struct wire_in in = {e->facts, false};
     uint32_t epoch = take_u32(&in);
-    *ret = (struct broker_worker){.name = e->name, .last_seen = take_wall(&in)};
+    struct span name = span_of(e->name.at + 1, e->name.len - 1);
+    *ret = (struct broker_worker){.name = name, .last_seen = take_wall(&in)};
     ret->held_until = take_wall(&in);
     ret->waits_until = take_wall(&in);
     ret->claimed = take_varint(&in);
@@ -253,6 +269,9 @@ static void flushed_cb(void *ctx, const struct reply *r)
         w->changed |= failed;
         more |= w->changed;
     }
+    if (failed)
+        claimed_lost(b);
+    more = more || claimed_unwritten(b);
     if (more && !b->closing)
         uv_timer_start(&b->workers.timer, flush_cb, failed ? FLUSH_AGAIN_MS : FLUSH_MS, 0);
     flush_free(f);
@@ -266,32 +285,38 @@ static uint32_t flush_gather(struct broker *b, struct flush *f)
     f->entries = arena_array(&f->arena, LIMIT_BATCH, sizeof *f->entries);
     for (struct worker *w = b->workers.first; f->entries && w && n < LIMIT_BATCH; w = w->next) {
         uint8_t *facts = w->changed ? arena_alloc(&f->arena, LIMIT_WORKER_FACTS_BYTES) : NULL;
-        const char *name =
-            facts ? arena_copy(&f->arena, w->public.name.at, w->public.name.len) : NULL;
-        if (!name)
+        struct span name =
+            facts ? registry_name(&f->arena, REGISTRY_WORKER, w->public.name) : SPAN_LITERAL("");
+        if (!name.len)
             continue;
         uint8_t *end = facts_encode(b, &w->public, facts);
-        f->entries[n++] = (struct worker_entry){.name = span_of(name, w->public.name.len),
+        f->entries[n++] = (struct worker_entry){.name = name,
                                                 .keep_until = keep_until(&w->public),
                                                 .facts = span_of(facts, (size_t)(end - facts))};
         w->changed = false;
     }
-    return n;
+    return f->entries ? n + claimed_gather(b, &f->arena, f->entries + n, LIMIT_BATCH - n) : 0;
 }
 
 static void flush_cb(uv_timer_t *timer)
 {
     struct broker *b = timer->data;
     struct flush *f = b->closing ? NULL : mem_zalloc(sizeof *f);
-    if (!f)
+    if (!f) {
+        if (!b->closing)
+            uv_timer_start(&b->workers.timer, flush_cb, FLUSH_AGAIN_MS, 0);
         return;
+    }
     f->broker = b;
     arena_init(&f->arena);
     uint32_t n = flush_gather(b, f);
     f->op = (struct op){.kind = OP_REGISTRY, .registry = {.entries = f->entries, .count = n}};
     b->workers.flushing = n > 0 && broker_submit(b, &f->op, 1, flushed_cb, f) == 0;
-    if (!b->workers.flushing)
-        flush_free(f);
+    if (b->workers.flushing)
+        return;
+    flush_free(f);
+    if (claimed_unwritten(b)) /* written a short time ago */
+        uv_timer_start(&b->workers.timer, flush_cb, FLUSH_MS, 0);
 }
 
 /* ---- open and close ---- */
@@ -481,7 +506,8 @@ int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx)
     call->fn = fn;
     call->ctx = ctx;
     arena_init(&call->arena);
-    struct op op = {.kind = OP_REGISTRY};
+    static const char about[] = {REGISTRY_WORKER};
+    struct op op = {.kind = OP_REGISTRY, .registry = {.prefix = span_of(about, sizeof about)}};
     bool shared = backend_caps(b->config.backend) & CAP_SHARED;
     int err = shared ? broker_submit(b, &op, 1, registry_cb, call) : ask_holders(call);
     if (err)

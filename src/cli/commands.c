@@ -81,7 +81,7 @@ static const struct command core_commands[] = {
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
      "installs both where the shells look for them.\n",
      COMMAND_NO_OPTIONS, 1, 1, completion_command},
-    {"help", "[COMMAND|commands|config|events|metrics|policy|problems|routes]",
+    {"help", "[COMMAND|commands|config|events|metrics|policy|problems|reasons|routes]",
      "explain a command or a topic",
      "Without arguments, lists every command. The topics:\n"
      "  commands  every command\n"
@@ -90,6 +90,7 @@ static const struct command core_commands[] = {
      "  metrics   every metric of GET /metrics\n"
      "  policy    every setting of a queue\n"
      "  problems  every code of a refused request\n"
+     "  reasons   every reason why a job is not running\n"
      "  routes    every route of the HTTP APIs\n",
      COMMAND_OPTIONS(help_options), 0, 1, help_command},
     {"man", "", "print the man page",

@@ -114,6 +114,13 @@ static int help_problems(bool markdown)
     return EXIT_DONE;
 }
 
+static int help_reasons(bool markdown)
+{
+    (void)markdown;
+    reference_reasons(stdout);
+    return EXIT_DONE;
+}
+
 static int help_routes(bool markdown)
 {
     (void)markdown;
@@ -135,7 +142,7 @@ static const struct help_topic {
 } topics[] = {
     {"commands", help_commands}, {"config", help_config}, {"events", help_events},
     {"metrics", help_metrics},   {"policy", help_policy}, {"problems", help_problems},
-    {"routes", help_routes},
+    {"reasons", help_reasons},   {"routes", help_routes},
 };
 
 int help_command(const struct command *cmd, const struct arguments *args)

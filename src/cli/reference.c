@@ -8,6 +8,7 @@
 #include "api/beanstalk/beanstalk.h"
 #include "api/v1/event_names.h"
 #include "api/v1/server/metrics.h"
+#include "api/v1/why_codes.h"
 #include "cli/commands.h"
 #include "config/config.h"
 
@@ -138,4 +139,18 @@ void reference_events(FILE *out)
           "after a disconnection.\n\n| event | members | meaning |\n| --- | --- | --- |\n",
           out);
     events_reference(out);
+}
+
+/* ---- reasons ---- */
+
+void reference_reasons(FILE *out)
+{
+    page_head(out, "Reasons why a job is not running", "reasons", "src/ops/jobs/why.h");
+    fputs(
+        "`GET /v1/jobs/{id}/why` and `holdfast why` give the reasons that apply to a job, in the "
+        "order of this table. [The\nAPI](../api.md#why-a-job-is-not-running) describes the reply, "
+        "and [Why is my job not\nrunning](../howto/why-is-my-job-not-running.md) what to do.\n\n"
+        "| code | meaning |\n| --- | --- |\n",
+        out);
+    why_codes_reference(out);
 }

@@ -8,3 +8,4 @@
 void reference_commands(FILE *out);
 void reference_metrics(FILE *out);
 void reference_events(FILE *out);
+void reference_reasons(FILE *out);

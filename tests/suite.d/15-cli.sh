@@ -59,6 +59,7 @@ cli_check 'unknown command, very long' 2 2 "unknown command" "$(printf 'x%.0s' {
 cli_check 'help of the settings of a queue' 0 1 '^  max_attempts: number, 1 to 60000  \(default 10\)$' help policy
 cli_check 'help of the settings' 0 1 '^  body_bytes: BYTES  \(default 2MiB\)$' help config
 cli_check 'help of the routes' 0 1 '^\| POST \| `/v1/queues/\{queue\}/claim` \| consume \|' help routes
+cli_check 'help of the reasons' 0 1 '^\| `no_workers` \| No claim waits' help reasons
 cli_check 'help of the problems' 0 1 '^lease_lost \(409\): The lease is lost$' help problems
 cli_check 'serve lists its options' 0 1 '^  -c, --config FILE +read settings' help serve
 cli_check 'serve prints its settings' 0 1 '^node: 7 +# flag$' serve --node 7 --print-config
@@ -74,7 +75,7 @@ cli_check 'serve needs a value' 2 2 '^holdfast: --data needs a value: --data DIR
 HOLDFAST_NODE=9 cli_check 'the environment counts' 0 1 '^node: 9 +# environment$' serve --print-config
 HOLDFAST_NOD=9 cli_check 'an unknown variable' 2 2 "'HOLDFAST_NOD'.*did you mean 'HOLDFAST_NODE'" serve --print-config
 # The pages that `make docs` writes match the tables.
-for page in commands:commands config:settings events:events metrics:metrics policy:policy problems:problems; do
+for page in commands:commands config:settings events:events metrics:metrics policy:policy problems:problems reasons:reasons; do
   tap_check "cli/docs/reference/${page#*:}.md is what the table says" \
     bash -c 'build/debug/holdfast help "${1%:*}" --markdown | diff "docs/reference/${1#*:}.md" -' - "$page"
 done

@@ -82,6 +82,8 @@ static const struct http_route routes[] = {
     POST_LARGE("/v1/release", release_many_handle, SCOPE_CONSUME, "Release many jobs."),
     GET("/v1/jobs", job_list_handle, SCOPE_READ, "List jobs by filter."),
     GET("/v1/jobs/{id}", job_get_handle, SCOPE_READ, "Read a job with its history."),
+    GET("/v1/jobs/{id}/why", job_why_handle, SCOPE_READ,
+        "Read the reasons why a job is not running, and when it is expected to start."),
     {HTTP_PATCH, "/v1/jobs/{id}", job_patch_handle, SCOPE_ADMIN, ROUTE_LARGE,
      "Change priority, time or payload of a waiting job, or priority_label and attributes of any "
      "job."},

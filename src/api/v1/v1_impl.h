@@ -124,6 +124,7 @@ NATIVE_HANDLER(fail_many_handle);
 NATIVE_HANDLER(extend_many_handle);
 NATIVE_HANDLER(release_many_handle);
 NATIVE_HANDLER(job_get_handle);
+NATIVE_HANDLER(job_why_handle);
 NATIVE_HANDLER(job_patch_handle);
 NATIVE_HANDLER(job_delete_handle);
 NATIVE_HANDLER(job_cancel_handle);

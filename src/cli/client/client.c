@@ -376,8 +376,13 @@ const struct command client_commands[] = {
      COMMAND_OPTIONS(release_options), 2, 2, client_release},
     {"jobs", "[ID]", "list jobs, or show one",
      "With ID, shows one job and its attempts. Payloads are shortened; --json prints them\n"
-     "completely.\n" EXIT_STATUS "\n",
+     "completely. `holdfast why ID` explains why a job is not running.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(jobs_options), 0, 1, client_jobs},
+    {"why", "ID", "explain why a job is not running",
+     "Prints the state of the job and, in order, each reason why it is not running, with the code "
+     "of\nthe reason (`holdfast help reasons`), and when the job is expected to start, if that is "
+     "known.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(plain_options), 1, 1, client_why},
     {"requeue", "[ID...]", "make dead, cancelled or scheduled jobs ready again",
      "Give the IDs of the jobs, or a queue with --queue: then its dead jobs, or those in the "
      "states\n"

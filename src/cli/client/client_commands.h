@@ -17,6 +17,7 @@ int client_fail(const struct command *cmd, const struct arguments *args);
 int client_extend(const struct command *cmd, const struct arguments *args);
 int client_release(const struct command *cmd, const struct arguments *args);
 int client_jobs(const struct command *cmd, const struct arguments *args);
+int client_why(const struct command *cmd, const struct arguments *args);
 int client_requeue(const struct command *cmd, const struct arguments *args);
 int client_cancel(const struct command *cmd, const struct arguments *args);
 int client_workers(const struct command *cmd, const struct arguments *args);

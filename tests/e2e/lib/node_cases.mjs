@@ -83,6 +83,26 @@ async function breakerIsShared({ apis }) {
   assert.equal((await apis[0].delete(at)).status, 200);
 }
 
+/** What one node knows of claims and breakers, the others learn a moment later. */
+async function whyIsShared({ apis }) {
+  const why = async (api, id) => (await api.get(`/v1/jobs/${id}/why`)).json.reasons.map((reason) => reason.code);
+  const { id } = (await apis[0].post('/v1/queues/why/jobs', { payload: 1 })).json;
+  for (const api of apis) assert.deepEqual(await why(api, id), ['no_workers']);
+  await apis[0].post('/v1/queues/why/pause', {});
+  assert.equal((await apis[1].post('/v1/queues/why/claim', { worker: 'w' })).json.jobs.length, 0);
+  await until('the other node knows of the claim', async () => (await why(apis[0], id)).join() === 'queue_paused');
+  await apis[0].post('/v1/queues/why/resume', {});
+
+  const other = (await apis[0].post('/v1/queues/why-breaker/jobs', { payload: 1 })).json;
+  await apis[0].put('/v1/breakers/far', { failure_threshold: 1, open_cooldown_seconds: 86400 });
+  await apis[0].post('/v1/breakers/far/report', { ok: false });
+  const denied = await apis[1].post('/v1/breakers/far/allow', { queues: ['why-breaker'] });
+  assert.equal(denied.json.allowed, false);
+  await until('the other node knows of the breaker', async () => (await why(apis[0], other.id)).join() === 'breaker_open');
+  // A list of the workers has none but those with names.
+  assert.deepEqual((await apis[0].get('/v1/workers')).json.workers.map((worker) => worker.name).filter((name) => name !== 'w' && /why/.test(name)), []);
+}
+
 async function breakerIsCreatedOnce({ apis }) {
   const replies = await Promise.all(Array.from({ length: 20 }, (_, n) => client(apis, n).post(`/v1/breakers/new${n >> 1}/allow`)));
   for (const reply of replies) assert.deepEqual([reply.status, reply.json.allowed], [200, true], reply.text);
@@ -116,6 +136,7 @@ export const nodeCases = [
   ['HF-2 a lease token of one node is valid on the others', tokenIsShared],
   ['PDQ-9 PDQ-12 named breakers are shared by the nodes, which together allow the configured number of probes', breakerIsShared],
   ['PDQ-9 nodes that create the same breaker at once share it', breakerIsCreatedOnce],
+  ['HF-5 why: a node knows of the claims and the breakers that workers use through other nodes', whyIsShared],
 ];
 
 /** For two nodes and a receiver of webhooks: {apis, receiver, leading, expectRaised}. */

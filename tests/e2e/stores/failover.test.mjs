@@ -180,6 +180,40 @@ describe('failover', { concurrency: false }, () => {
     await stopServer(server);
   });
 
+  test('HF-5 why: a job of the shared store is not known, one of the spool says where it is', async () => {
+    const server = await start({ args: ['--node', '4', '--failover-primary', proxy.url('why')] });
+    const api = new Client(server);
+    const post = async (payload) => (await api.post('/v1/queues/q/jobs', { payload })).json;
+    const why = async (id) => (await api.get(`/v1/jobs/${id}/why`)).json;
+    const held = await post('held');
+    assert.deepEqual((await why(held.id)).reasons.map((reason) => reason.code), ['no_workers']);
+    await proxy.cut();
+    await until('the server notices', () => unavailable(api));
+    const { since } = (await api.get('/v1/server')).json.failover;
+    const unknown = await why(held.id);
+    assert.deepEqual([unknown.id, unknown.state, unknown.reasons.length], [held.id, null, 1]);
+    assert.equal(unknown.reasons[0].code, 'store_away');
+    assert.match(unknown.reasons[0].detail, new RegExp(`^The store that has the job has not answered since ${since} \\(.+\\)\\. The state of the job is not known`));
+    const said = spawnSync(binary, ['why', held.id, '--server', server.url], { encoding: 'utf8' });
+    assert.match(said.stdout, new RegExp(`^The state of the job ${held.id} is not known\\.\n1\\. The store .* \\(store_away\\)\n$`));
+    const first = await post('first');
+    const next = await post('next');
+    const { state, reasons } = await why(next.id);
+    assert.equal(state, 'ready');
+    assert.deepEqual(reasons.map((reason) => reason.code), ['store_away', 'no_workers', 'behind']);
+    assert.match(reasons[0].detail, /The job is in the spool of this node, and only claims through this node get it\.$/);
+    assert.equal(reasons[2].count, 1);
+    const [job] = (await api.post('/v1/queues/q/claim', { worker: 'anna' })).json.jobs;
+    assert.equal(job.id, first.id);
+    assert.deepEqual((await why(first.id)).reasons.map((reason) => reason.code), ['store_away', 'running']);
+    assert.equal((await api.post(`/v1/jobs/${first.id}/ack`, { token: job.token })).status, 200);
+    await proxy.restore();
+    await until('the jobs were moved', () => back(api));
+    assert.deepEqual((await why(next.id)).reasons, [{ code: 'behind', detail: '1 ready job comes before it.', count: 1, exact: true }]);
+    api.close();
+    await stopServer(server);
+  });
+
   test('PDQ-7 a server that answers and cannot be used is an error at the start', async () => {
     sql("CREATE ROLE guarded LOGIN PASSWORD 'right'");
     const url = proxy.url('no').replace('holdfast@', 'guarded:s3cret@').replace('/postgres?', '/nowhere?');

@@ -107,8 +107,12 @@ test('HF-12 what operators see when one of the stores is unavailable, and when a
       return Promise.all(paths.map(async (one) => (await api.get(one)).status));
     };
     assert.deepEqual((await ready()).json, { status: 'ready' });
-    assert.equal((await post('mail.in')).status, 201);
+    const routed = await post('mail.in');
+    assert.equal(routed.status, 201);
     assert.deepEqual(await figures(), ['mail.in 1', 0]);
+    const why = async (id) => (await api.get(`/v1/jobs/${id}/why`)).json;
+    const codes = ({ reasons }) => reasons.map((reason) => reason.code);
+    assert.deepEqual(codes(await why(routed.json.id)), ['no_workers']);
     const lead = async () => (await api.get('/v1/cluster')).json.backends.every((b) => b.leader?.self);
     await until('the server leads in both', lead);
     // The routed store becomes unavailable.
@@ -118,7 +122,13 @@ test('HF-12 what operators see when one of the stores is unavailable, and when a
     assert.equal(status, 200);
     const { since } = json.away[0];
     assert.deepEqual(json, { status: 'degraded', away: [{ number: 7, type: 'postgres', since }] });
-    assert.equal((await post('plain')).status, 201);
+    const plain = await post('plain');
+    assert.equal(plain.status, 201);
+    // HF-5 The reason of a job is that of its store.
+    const unknown = await why(routed.json.id);
+    assert.deepEqual([unknown.id, unknown.state, codes(unknown)], [routed.json.id, null, ['store_away']]);
+    assert.match(unknown.reasons[0].detail, new RegExp(` since ${since} \\(`));
+    assert.deepEqual(codes(await why(plain.json.id)), ['no_workers']);
     assert.equal((await api.post('/v1/claim', { queues: ['mail.in', 'plain'] })).json.jobs[0].queue, 'plain');
     assert.equal((await post('mail.in')).status, 503);
     await until('the last connection is gone', async () => (await api.get('/v1/cluster')).json.backends[1].connections === 0);

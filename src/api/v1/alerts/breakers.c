@@ -5,6 +5,7 @@
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
 #include "core/limits.h"
+#include "core/validate.h"
 
 /* ---- views ---- */
 
@@ -167,11 +168,39 @@ static void breaker_allowed(struct call *c, const struct reply *r)
     answer_object_end(c->x, &w, 200);
 }
 
+/* The queues from which the worker is about to claim. */
+static const struct field allow_rows[] = {
+    {"queues", FIELD_TEXTS, 0, 0, LIMIT_QUEUES_PER_REQUEST, NULL, 0},
+};
+
+static int allow_read(struct field_reader *r, struct span body, const struct texts_in *queues)
+{
+    struct err_note note;
+    if (fields_read_optional(r, body) < 0)
+        return -ERR_INVALID;
+    for (size_t i = 0; i < queues->count; i++) {
+        if (validate_queue_name(queues->list[i], &note) == 0)
+            continue;
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "queues", "%s", note.text);
+        return -ERR_INVALID;
+    }
+    return 0;
+}
+
 void breaker_allow_handle(void *ctx, struct http_exchange *x)
 {
-    call_submit(body_none(broker_of(ctx), x)
-                    ? breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_allowed)
-                    : NULL);
+    struct texts_in queues = {NULL, 0};
+    struct problem p;
+    struct call *c = breaker_call(ctx, x, OP_BREAKER_ALLOW, breaker_allowed);
+    if (!c)
+        return;
+    struct field_reader r = reader_of(c->broker, x, FIELDS(allow_rows), &queues, &p);
+    if (allow_read(&r, http_request(x)->body, &queues) != 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    broker_breaker_used(c->broker, c->op.breaker.name, queues.list, queues.count);
+    call_submit(c);
 }
 
 struct report_in {

@@ -31,18 +31,44 @@ static void allow_cb(void *ctx, const struct call_reply *reply)
     runner_poke(r);
 }
 
+/* Names the queues, so that their jobs can say that an open breaker keeps them back. */
+static int queues_write(const struct runner *r, struct buf *body)
+{
+    struct json_writer w;
+    json_writer_init(&w, body);
+    json_write_object(&w);
+    json_write_key(&w, "queues");
+    json_write_array(&w);
+    for (size_t i = 0; i < r->plan->queue_count; i++)
+        json_write_text(&w, span_text(r->plan->queues[i]));
+    json_write_array_end(&w);
+    json_write_object_end(&w);
+    return json_writer_finish(&w);
+}
+
+static void allow_ask(struct runner *r)
+{
+    struct buf body;
+    buf_init(&body);
+    const char *path = runner_path(r, "/v1/breakers/", r->plan->breaker, "/allow");
+    if (queues_write(r, &body) < 0)
+        runner_no_memory(r);
+    else if (path)
+        r->allow = runner_ask(r, &(struct runner_request){
+                                     .path = path,
+                                     .body = buf_span(&body),
+                                     .done = allow_cb,
+                                     .ctx = r,
+                                 });
+    buf_done(&body);
+}
+
 bool breaker_allows(struct runner *r)
 {
     if (!r->plan->breaker || r->permit)
         return true;
-    const char *path = runner_path(r, "/v1/breakers/", r->plan->breaker, "/allow");
-    if (!r->allow && path)
-        r->allow = runner_ask(r, &(struct runner_request){
-                                     .path = path,
-                                     .body = SPAN_LITERAL("{}"),
-                                     .done = allow_cb,
-                                     .ctx = r,
-                                 });
+    if (!r->allow)
+        allow_ask(r);
     return false;
 }
 

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdio.h>
+
+/* The rows of the codes of GET /v1/jobs/{id}/why in docs/reference/reasons.md. */
+void why_codes_reference(FILE *out);
