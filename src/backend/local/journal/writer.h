@@ -4,7 +4,7 @@
  * the helper, makes segments before they are needed.
  *
  * A failed write or sync is final: the writer stops, says why, and the process must end. A journal
- * without a free segment is not: the frames are kept until the disk or the sweeper has made room.
+ * without a free segment is not: the frames are kept until the disk or the applier has made room.
  * Nor is a segment that cannot be created for lack of memory or open files: it is tried again. */
 #pragma once
 
@@ -34,7 +34,7 @@ struct writer_config {
     /* Called on the writer's threads: the state has changed. */
     void (*notify)(void *ctx);
     /* There, and inside writer_commit_here, after each sync, before notify: this many bytes more
-     * for the sweeper. */
+     * for the applier. */
     void (*synced)(void *ctx, uint64_t position, uint64_t bytes);
     /* On the helper's thread: bytes free on the disk. NULL = unknown. */
     uint64_t (*room)(void *ctx);
@@ -50,7 +50,7 @@ MUST_CHECK int writer_push(struct writer *w, const struct span *frames, size_t c
  * slow.
  */
 bool writer_commit_here(struct writer *w, const struct span *frames, size_t count);
-/* The sweeper has made room. */
+/* The applier has made room. */
 void writer_retry(struct writer *w);
 /* Room is short: what the journal has beyond its spare segments is given back. */
 void writer_economize(struct writer *w);
