@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that makes frames durable: it takes all that have come in since its last sync and
  * appends them to the journal as one entry, so that one sync serves many requests. A second thread,
- * the helper, makes segments before they are needed.
+ * the helper, creates segments before they are needed.
  *
  * A failed write or sync is final: the writer stops, says why, and the process must end. A journal
- * without a free segment is not: the frames are kept until the disk or the applier has made room.
- * Nor is a segment that cannot be created for lack of memory or open files: it is tried again. */
+ * without a free segment is not final: the frames are kept until there is space on the disk or the
+ * applier has freed a segment. If a segment cannot be created for lack of memory or open files, the
+ * helper tries again. */
 #pragma once
 
 #include <stdbool.h>
