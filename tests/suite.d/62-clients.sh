@@ -11,6 +11,7 @@ export HF_BIN="$PWD/build/release/holdfast"
 tap_jobs=$(($(nproc) * 3 / 2))
 conform=tests/clients/conformance/run.mjs
 js=tests/clients/js
+py=tests/clients/python
 tap_check clients/js-build $js/check.sh build
 
 js_conform() { # BACKEND: the command that tests it
@@ -22,6 +23,18 @@ for backend in '' postgres redis; do
 done
 chaos=(node tests/clients/conformance/chaos.mjs --seconds 3 -- node $js/adapter.mjs)
 ! tap_wanted clients/js-chaos || tap_ahead "${chaos[@]}"
+
+py_conform() { # BACKEND: the command that tests it
+  words=(env HF_TEST_BACKEND="$1" node $conform -- python3 $py/adapter.py)
+}
+py_threads=(node $conform --case '^worker' -- python3 $py/adapter.py --threads)
+py_chaos=(node tests/clients/conformance/chaos.mjs --seconds 1 -- python3 $py/adapter.py --threads)
+for backend in '' postgres redis; do
+  py_conform "$backend"
+  ! tap_wanted "clients/py-conformance${backend:+-$backend}" || tap_ahead "${words[@]}"
+done
+! tap_wanted clients/py-conformance-threads || tap_ahead "${py_threads[@]}"
+! tap_wanted clients/py-chaos || tap_ahead "${py_chaos[@]}"
 tap_check clients/js-lint $js/check.sh lint
 tap_cases clients/js-unit node --test-reporter=tap $js/unit.test.mjs
 tap_cases clients/js-runtime node --test-reporter=tap $js/runtime.test.mjs
@@ -32,4 +45,15 @@ for backend in '' postgres redis; do
 done
 tap_cases clients/js-chaos "${chaos[@]}"
 tap_cases clients/js-leaks node --test-reporter=tap $js/leaks.test.mjs
+
+tap_check clients/py-lint $py/check.sh lint
+tap_check clients/py-versions $py/check.sh versions
+tap_cases clients/py-unit python3 $py/tap.py test_unit
+tap_cases clients/py-package python3 $py/tap.py test_package
+for backend in '' postgres redis; do
+  py_conform "$backend"
+  tap_cases "clients/py-conformance${backend:+-$backend}" "${words[@]}"
+done
+tap_cases clients/py-conformance-threads "${py_threads[@]}"
+tap_cases clients/py-chaos "${py_chaos[@]}"
 tap_done

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the JSON reader. */
+/* What the files of the JSON reader need from each other. */
 #pragma once
 
 #include "base/json/json.h"
