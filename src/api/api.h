@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* APIs of other systems over the same broker, one folder each.
+/* src/api has the APIs, one folder each, over the same broker. This header is the interface of the
+ * HTTP APIs of other systems (keyval, orchestrator, tasks, webqueue). The server opens /v1
+ * (v1/v1.h) and beanstalk, which is not HTTP (beanstalk/beanstalk.h), separately.
  *
  * An API translates URLs, members, names, ids and times; the rules stay in core and broker. It
  * acts only on queues that it owns (whose owner is its name), unless a request names another

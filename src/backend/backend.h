@@ -239,6 +239,7 @@ int64_t backend_clock_offset(const struct backend *b);
 
 /* --- events --- */
 
+/* "To add an event" in ARCHITECTURE.md lists the places that a new one needs. */
 enum event_kind {
     EVENT_ENQUEUED, /* state: ready, scheduled or blocked */
     EVENT_READY,    /* a scheduled job became due */

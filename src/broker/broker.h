@@ -10,7 +10,7 @@
  * enqueues while it drains, and releases jobs that a lost reply may have claimed.
  *
  * src/broker may use the headers directly in src/backend except backend_impl.h, ops, core and base,
- * and libuv; only webhook.c uses libcurl. It knows nothing about HTTP requests, SQL or the kind of
+ * and libuv; only alerts/ uses libcurl. It knows nothing about HTTP requests, SQL or the kind of
  * the store. */
 #pragma once
 

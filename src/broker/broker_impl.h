@@ -6,13 +6,15 @@
  *   claims.c   claims, and those that wait
  *   streams.c  repeated claims, bound to a connection
  *   events.c   listeners
- *   reads.c    large reads, a few at a time
- *   announce.c lines in the log
- *   schedules.h, schedule*.c  when schedules fire
+ *   reads.c    large reads, a few at a time;  list_reports.c  lists with progress and logs
+ *   announce.c lines in the log about jobs and queues
+ *   event_json.c  the JSON of an event, for streams, webhooks and lists of notices
  *   figures.c  figures of each queue;  workers.c  the registry of workers
  *   claimed.c  who claims from each queue;  why.c  why a job is not running
  *   heartbeats.c  heartbeats of workers, and those that wait
- *   webhook_delivery.c  notices to webhooks (webhook.c);  conditions.c  when alerts are raised
+ *
+ *   schedules/ when schedules fire
+ *   alerts/    when alerts are raised (conditions.c); notices to webhooks (webhook_delivery.c)
  *
  * A batch exists until its last reply, because the backend reads its ops until then. */
 #pragma once

@@ -2,8 +2,9 @@
 /* src/core has the rules of jobs, queues, keys, alerts and schedules. It may use src/base, does no
  * I/O, reads no clock and has no globals.
  *
- * Every limit on what a client may send or request. These are hard limits of the format; a queue's
- * policy or the configuration may be stricter. */
+ * The limits on what a client may send or request that are the same in every API. They are hard
+ * limits, of the formats among others; the policy of a queue or a setting may be stricter. A limit
+ * of one API is in the header of that API, those of HTTP requests are in http/parse.h. */
 #pragma once
 
 #include <stdint.h>

@@ -28,7 +28,8 @@ typedef void (*http_handler_fn)(void *ctx, struct http_exchange *x);
 
 #define HTTP_PATH_PARAMS_MAX 4
 
-/* The scope that a request needs. The server checks it before it calls the handler. */
+/* The scope that an access token will need for the route. The list of routes shows it; there are no
+ * access tokens yet, so nothing checks it. */
 enum http_scope {
     SCOPE_OPEN, /* health */
     SCOPE_READ, /* reads */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Planted defects: mistakes that the checks must catch, switched on by a test to prove that they
- * do. Only builds with HF_TEST_HOOKS contain them. */
+ * do. Only builds with HF_TEST_HOOKS contain them.
+ *
+ * The operations and the engine ask for them with DEFECT(). tests/sim/planted.c has a row for each
+ * and switches them on, one after the other. The defects of the journal are in journal/journal.h.
+ */
 #pragma once
 
 enum engine_defect {

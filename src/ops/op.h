@@ -610,7 +610,7 @@ enum outcome {
      * key that would have to be unique among all jobs that are kept; reply.seq names one of them
      * (0 = not known), and reply.jobs shows them. */
     OUT_DUPLICATE,
-    OUT_NOT_FOUND,     /* no such job */
+    OUT_NOT_FOUND,     /* no such job, notice, rule or breaker */
     OUT_NO_QUEUE,      /* no such queue */
     OUT_LEASE_LOST,    /* not the token of the current lease: an older one, that of another job, or
                           none */
@@ -627,7 +627,7 @@ enum outcome {
     OUT_KEY_REUSED,    /* idempotency key with another body */
     OUT_KEYS_FULL,     /* no room for another idempotency key */
     OUT_DISK_FULL,     /* no room for a new job */
-    OUT_EXISTS,        /* the queue or schedule already exists */
+    OUT_EXISTS,        /* there is already a queue, schedule, rule or job of this name or id */
     OUT_VERSION,       /* a key does not have the version that the commit expects */
     OUT_KV_FULL,       /* the key-value store is full */
     OUT_RATE_LIMIT,    /* of the queue; reply.retry_ms says when to try again */
@@ -986,7 +986,7 @@ struct notices_reply {
     uint64_t notice_cursor; /* notice_list: pass as `after`; 0 = that was all */
 };
 
-/* breaker_put, breaker_delete, breaker_allow, breaker_call_ended, breaker_list */
+/* breaker_put, breaker_delete, breaker_allow, breaker_report, breaker_list */
 struct breakers_reply {
     const struct breaker_view *breakers; /* by target */
     uint32_t breaker_count;

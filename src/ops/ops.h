@@ -8,22 +8,27 @@
  * a record takes effect, it learns through `struct ops_store`: the engine of the local backend
  * implements that interface on its tables, backend/shared on the rows that a unit has loaded.
  *
- *   op.h, op.c        what can be asked and answered, and one descriptor for each operation
- *   ops.h             this interface; replies.h has what all operations write into a reply
- *   enqueue.c, rates.c    enqueues, which commits and schedules use, too (enqueue.h)
- *   kv.c              commits of the key-value store
- *   schedules.c, fire.c    schedules, and the jobs that they create
- *   leases.c          ack, fail, extend, release; leases that end without a report
- *   handoff.c         acks with a hand-off: enqueues and keys in the same commit
- *   progress.c        progress and log lines of a lease (held.h)
- *   claim.c           claims
- *   dependencies.c    jobs that depend on others
- *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
- *   queues.c          queues: put, delete, pause, purge; bulk actions begin
- *   alerts.c          alert rules, conditions, what a notice contains
- *   notices.c         the outbox: take, end, again, discard
- *   breakers.c        breakers: those of webhooks, and those that clients consult
- *   *_check.c         checks of an operation's values that need no state
+ *   op.h, op.c         what can be asked and answered, and one descriptor for each operation
+ *   ops.h              this interface; replies.h has what all operations write into a reply
+ *   queues.c           queues: put, delete, pause, purge; bulk actions begin
+ *   queue_limits.c     how many queues a store may have
+ *   defects.h          mistakes that tests plant, to prove that their checks find them
+ *
+ *   jobs/enqueue.c     enqueues, which commits and schedules use, too; rates.c limits their rate
+ *   jobs/moved.c       jobs that come whole from another store
+ *   jobs/claim.c       claims
+ *   jobs/leases.c      ack, fail, extend, release; leases that end without a report (held.h)
+ *   jobs/handoff.c     acks with a hand-off: enqueues and keys in the same commit
+ *   jobs/progress.c    progress and log lines of a lease
+ *   jobs/change.c      cancel, requeue, patch, remove, annotate; bulk actions on one job
+ *   jobs/dependencies.c  jobs that depend on others
+ *   jobs/why.c         why a job is not running: a rule, not an operation
+ *   kv/kv.c            commits of the key-value store
+ *   schedules/         schedules, and the jobs that they create when they fire (fire.c)
+ *   alerts/alerts.c    alert rules, conditions, what a notice contains
+ *   alerts/notices.c   the outbox: take, end, again, discard
+ *   alerts/breakers.c  breakers: those of webhooks, and those that clients consult
+ *   *_check.c          checks of an operation's values that need no state
  *
  * Handles. A job is passed as a pointer to its struct job, which is the first member of whatever
  * the store keeps for a job; a queue as a pointer to its struct queue_state, likewise. They are

@@ -8,7 +8,7 @@
  *   items.c         /api/queue-items: create, read, soft delete
  *   list.c          pages of items, of one queue or all
  *   next.c          the claim by GET
- *   status.c        the state machine of statuses, and renewal
+ *   item_status.c   the state machine of an item's status, and renewal of its lease
  *   item_json.c     items in the document's terms, both ways
  *   triggers.c      /api/triggers: define, read, list, delete
  *   trigger_json.c  triggers in the document's terms, both ways

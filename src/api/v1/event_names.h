@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and JSON of events. */
+/* Names and JSON of events (events.c), and what each of them means (event_reference.c). */
 #pragma once
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The reasons why a job is not running, for the documentation; ops/jobs/why.h has their table. */
 #pragma once
 
 #include <stdio.h>

@@ -16,8 +16,8 @@
  * created, so that no other store gives the same ones, not even an earlier spool of this node. An
  * id therefore says which store to ask first. The primary takes the job with that id, so the client
  * can keep the id that it was given. Nothing has to be reserved in advance, so an outage can last
- * any time and begin before the first start. If two spools chose alike, the primary refuses the id
- * of the second job and gives it another one: no job is mistaken for another.
+ * any time and begin before the first start. If two spools chose the same value, the primary
+ * refuses the id of the second job and gives it another one: no job is mistaken for another.
  *
  * A job is in the spool until it has been moved. Then the spool does not know it any more, and the
  * primary is asked.

@@ -5,8 +5,8 @@
  * that are not applied yet and, within its limit, of others; missing ones are requested in one
  * sorted batch. local.c drives this with an applier thread, the simulator with a virtual disk.
  *
- *   gate_submit → frame to commit (gate_frame_fn) → … → gate_durable → replies (reply_fn)
- *                                                   ↘ bodies wanted (read_fn) → gate_bodies ↗
+ *   gate_submit → calls.frame, to be committed → … → gate_durable → calls.reply
+ *                                                   ↘ calls.read, bodies → gate_bodies ↗
  *
  * What is durable can be recovered; what is applied can be read from the store, which may lag
  * behind. */

@@ -6,16 +6,17 @@
  *   local_reads.c  reads that wait for the applier
  *   local_upkeep.c backup and compacting
  *   commit_gate.c  replies that wait until their records are durable
- *   cache.c, prefetch.c  payloads in memory, and those that claims will need
  *   applier.c      the thread that writes frames of the journal to the store;  backup.c  copies it
  *   reader.c       the threads that read the store
- *   store.h        the interface of a store;  store_*.c  what both stores share
- *   disk_reserve.c, store_dir.c  reserved disk space, and the data directory with its lock
  *   watches.c, loop_wake.c  clients that wait for a queue, and threads that wake the loop
  *
  *   engine/        the state in memory, and every decision
  *   journal/       the log that makes records durable
- *   sqlite/        the store in a file; pages/ has the checksums of its pages
+ *   payloads/      payloads in memory (cache.c), and those that claims will need (prefetch.c)
+ *   store/         the interface of a store (store.h), and what both stores share: frames,
+ *                  attempts, reserved disk space, the data directory with its lock
+ *   sqlite/        the store in a file
+ *   pages/         the checksums of its pages
  *   memory/        the store of memory:
  *   offline/       check, restore and export of a store that no server uses */
 #pragma once

@@ -71,7 +71,7 @@ enum second_question {
 struct pg_unit {
     struct unit unit;
     struct args args;
-    size_t slots[28];           /* see load.c */
+    size_t slots[28];           /* by enum load_slot: index of its result in the first round */
     size_t alerts_at;           /* index of the rules in the round that requested them */
     size_t trim_at, counts_at;  /* of notices, in the round that stored; SIZE_MAX = not requested */
     size_t versions_asked;      /* in that round */

@@ -30,8 +30,8 @@
  *   heartbeat.c     heartbeats, the leader, the state of the server
  *   notify.c        notifications of other nodes
  *   unit/           what a unit reads and writes, how rows are encoded and indexed
- *   connection/     access to the server: URL, TLS, arguments, handshake, scripts; knows nothing
- * about jobs lua/            the scripts that run inside the server */
+ *   connection/     access to the server: URL, TLS, arguments, handshake, scripts; it knows no jobs
+ *   lua/            the scripts that run inside the server */
 #pragma once
 
 #include <uv.h>

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the router.
  *
- *   router.c         answering, watching, opening and closing; fanout.h takes batches apart
+ *   router.c         replies, watches, opening and closing; fanout.h takes batches apart
  *   routing_table.c  the table: which op goes where, and which cannot be done across backends
- *   id_map.c         sequences and numbers of the children ↔ those outside
- *   gather.c         ops over all children: which is asked next
- *   merge.c          … and one answer made of theirs
+ *   id_map.c         converts sequences and numbers of the children to those of callers, and back
+ *   gather.c         ops that need several children: which of them is asked next
+ *   merge.c          makes one reply of the replies of several children
  *
- * An op becomes a call. Most go to one child, and the answer comes back with its numbers changed.
- * The others ask one child after the other (struct gather); the first of these steps rides in its
- * child's batch, later ones are submitted alone when the one before is answered, so between
- * children there is no order but that of the answers.
+ * An op becomes a call. Most calls go to one child, whose reply is returned with its numbers
+ * converted. The others ask one child after the other (struct gather). The first of these steps is
+ * part of the batch of its child; each later one is submitted alone when the one before it has its
+ * reply. The order of such an op between children is therefore only that of the replies.
  *
  * Order. Ops of one batch for the same queue or job go to the same child, in one submit, in order.
  *
- * Trouble. A claim over several children gives out what the reachable ones have; it is unavailable
- * when all are. The same goes for notices that are taken, and for lists of queues, breakers and
- * alerts whose caller takes partial ones; they name the children left out. Alerts are not listed
- * without the default backend: a rule that was put or deleted while another was away is not what
- * that one has. Whatever else asks several children is answered with the first refusal.
+ * Children that do not answer. A claim over several children returns what the others have; it is
+ * unavailable when none of them answers. The same applies to taking notices, and to lists of
+ * queues, breakers and alerts if the caller accepts partial ones; the reply names the children that
+ * are missing. Alerts are never listed without the default backend, because another one may have
+ * missed changes of the rules while it did not answer. Any other op that asks several
+ * children gets the first refusal as its reply.
  *
- * Memory for an answer that cannot be had makes it OUT_UNKNOWN (of a query OUT_UNAVAILABLE). */
+ * Without memory for a reply, the outcome is OUT_UNKNOWN (of a query OUT_UNAVAILABLE). */
 #pragma once
 
 #include "backend/backend_impl.h"

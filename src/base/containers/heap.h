@@ -2,10 +2,11 @@
 /* A four-way min-heap of (order, sequence) keys.
  *
  * Entries are 16 bytes, four children share one cache line, and sifting never touches what the
- * entries refer to. The array lives in chunks of 2 MiB, huge pages where the
- * kernel has them: it grows and shrinks without copying.
- * Removal is lazy: owners leave stale entries in place and call heap_scrub now and then, which
- * looks at a bounded number of entries, so that no call ever stops the loop. */
+ * entries refer to. The array consists of chunks of 2 MiB, in huge pages if the kernel has them, so
+ * it grows and shrinks without copying.
+ *
+ * Removal is lazy: owners leave stale entries in place and call heap_scrub from time to time. It
+ * looks at a bounded number of entries, so that no call blocks the loop for long. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An intrusive list: the head is a link as well, an element out of any list points to itself. */
+/* An intrusive list: the head is a link as well, an element that is in no list points to itself. */
 #pragma once
 
 #include <stdbool.h>

@@ -14,7 +14,7 @@
  * To grow, `now` becomes `old`, a fresh table twice as large becomes `now`, and every put and drop
  * moves a few slots from old to now, in slot order. Two rules keep both searchable meanwhile:
  *   1. Only whole clusters are moved. So no cluster ever lies across the border at `moved`: below
- *      it old is empty, above it no search has lost its way.
+ *      it old is empty, above it every search still finds its key.
  *   2. The move begins with the cluster at slot 0, which holds everything that had wrapped round
  *      the end. So the border can walk from slot 0 to the end, and slot 0, being empty, ends
  *      whatever runs over the end of old.

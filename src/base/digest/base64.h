@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Base 64 (RFC 4648, padded): how bytes that are no text are shown in JSON. */
+/* Base 64 (RFC 4648, padded): how bytes that are not text are shown in JSON. */
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two ways crc32c() of hash.h can go, apart so that a test can hold them against each other. */
+/* The two implementations of crc32c() (hash.h), separate so that a test can compare them. */
 #pragma once
 
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strict JSON (RFC 8259): a pull reader that reports byte ranges, and a writer.
  *
- * The reader never converts what it need not: a payload is validated and kept byte for byte, with
- * its big integers, odd number spellings, white space and escapes. Text must be valid UTF-8;
- * nesting is limited; nothing but white space may follow the value. */
+ * The reader converts only what is asked for: a payload is validated and kept byte for byte, with
+ * its large integers, unusual spellings of numbers, white space and escapes. Text must be valid
+ * UTF-8; nesting is limited; only white space may follow the value. */
 #pragma once
 
 #include <stdbool.h>

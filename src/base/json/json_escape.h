@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How one character stands inside a JSON string. Shared by the JSON writer and the log. */
+/* How one character is written inside a JSON string. Shared by the JSON writer and the log. */
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the JSON reader need from each other. */
+/* Shared by the files of the JSON reader. */
 #pragma once
 
 #include "base/json/json.h"

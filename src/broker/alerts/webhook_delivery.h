@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* src/broker/alerts checks the conditions of alert rules and delivers notices. It may use the rest
- * of the broker and what the broker may use; only webhook.c uses libcurl.
+ * of the broker and what the broker may use, and libcurl (webhook.c, curl_loop.c).
  *
  * Delivers the notices of the backend's outbox to their webhooks, and starts the checks of the
  * conditions of alert rules. Part of the broker. */

@@ -8,10 +8,10 @@
  * whether events show it; short option, value, noun and help of the commands.
  *
  * A new row changes three formats, whose numbers must be raised: STORE_FORMAT
- * (sqlite/store_sqlite.h), PG_SCHEMA_VERSION (postgres/sql/version.h) and ROW_VERSION
- * (redis/unit/row.h). The filter of bulk actions does not come from the table: struct op_bulk and
- * struct rec_bulk_begin name the texts by which it selects. "To add a text of a job" in
- * ARCHITECTURE.md has the whole list. */
+ * (sqlite/store_sqlite.h), PG_SCHEMA_VERSION (postgres/sql/version.h), and of Redis both
+ * ROW_VERSION (redis/unit/row.h) and REDIS_FORMAT (redis/connection/handshake.h). The filter of
+ * bulk actions does not come from the table: struct op_bulk and struct rec_bulk_begin name the
+ * texts by which it selects. "To add a text of a job" in ARCHITECTURE.md has the whole list. */
 #pragma once
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/core/queues has the rules of queues: the policy, counters, retention and unique keys. It may
- * use core and base, and does no I/O.
+/* src/core/queues has the rules of queues: the policy, limits at the claim, counters, retention and
+ * unique keys. It may use core and base, and does no I/O.
  *
  * The policy of a queue: retries, back-off, lease, uniqueness, capacity, retention; and the few of
  * these that a job may set itself. core/queues/policy_table.h has the default, the range and the
@@ -17,6 +17,7 @@
 #include "base/system/clock.h"
 #include "core/limits.h"
 
+/* "To add an option of a job" in ARCHITECTURE.md says what else a new kind needs. */
 enum backoff_kind { BACKOFF_EXPONENTIAL = 0, BACKOFF_LIST = 1 };
 
 /* Exponential: base_ms, doubling up to max_ms, each changed at random by ± jitter_percent. List:

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Annotations of a job (OP_NOTE): its label, attributes, result or error, but not its state. */
 #pragma once
 
 #include "ops/op.h"

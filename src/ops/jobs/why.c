@@ -47,6 +47,37 @@ void job_wait_limits(struct job_wait *w, const struct queue_policy *p,
     w->token_ms = at_us > now_us ? (at_us - now_us + 999) / 1000 : 0;
 }
 
+/* --- all jobs of a queue --- */
+
+static const enum why_code code_of_block[CLAIM_BLOCK_COUNT] = {
+    [CLAIM_FREE] = WHY_BEHIND,
+    [CLAIM_QUEUE_LIMIT] = WHY_QUEUE_LIMIT,
+    [CLAIM_GROUP_LIMIT] = WHY_GROUP_LIMIT,
+    [CLAIM_RATE] = WHY_CLAIM_RATE,
+};
+
+uint32_t why_counts(const struct queue_view *q, struct wall_time now,
+                    struct why_count ret[WHY_COUNTS_MAX])
+{
+    const struct queue_counts *c = &q->counts;
+    uint64_t ready = c->by_state[STATE_READY];
+    bool paused = q->paused_until.ms > now.ms;
+    uint64_t free = paused ? 0 : ready;
+    uint32_t n = 0;
+    ret[n++] = (struct why_count){WHY_DEPENDS_ON, c->by_state[STATE_BLOCKED]};
+    ret[n++] = (struct why_count){WHY_NOT_DUE, c->by_state[STATE_SCHEDULED]};
+    ret[n++] = (struct why_count){WHY_QUEUE_PAUSED, paused ? ready : 0};
+    for (unsigned b = CLAIM_FREE + 1;
+         q->policy && claim_limited(q->policy) && b < CLAIM_BLOCK_COUNT; b++) {
+        /* A shared store may count the jobs and those that wait at different moments. */
+        uint64_t count = c->limited[b] < free ? c->limited[b] : free;
+        ret[n++] = (struct why_count){code_of_block[b], count};
+        free -= count;
+    }
+    ret[n++] = (struct why_count){WHY_BEHIND, free};
+    return n;
+}
+
 /* --- the reasons --- */
 
 struct why {

@@ -122,6 +122,17 @@ struct why_facts {
 /* Texts are in the arena. False: no memory. */
 MUST_CHECK bool why_decide(const struct why_facts *f, struct arena *a, struct why_answer *ret);
 
+/* Waiting jobs of a queue, by the first reason of each, as far as the view of the queue tells it:
+ * no job is looked at. Retries count as not_due; no_workers and breaker_open are not in a view, and
+ * their jobs count as behind. Reasons that the queue cannot have are left out. */
+struct why_count {
+    enum why_code code;
+    uint64_t count;
+};
+#define WHY_COUNTS_MAX 7u
+uint32_t why_counts(const struct queue_view *q, struct wall_time now,
+                    struct why_count ret[WHY_COUNTS_MAX]);
+
 /* Fills in what follows from the policy. The use of the group is ignored unless the queue has
  * groups; now_us is in the clock of claim_use. */
 void job_wait_limits(struct job_wait *w, const struct queue_policy *p,

@@ -2,6 +2,7 @@
 /* HF-5: what a store says of a waiting job (struct job_wait): the jobs before it, the pause of its
  * queue, the limits at the claim. ops/jobs/why.h turns it into reasons. */
 #include "conform/conform.h"
+#include "ops/jobs/why.h"
 
 static const struct job_wait *wait_of(struct env *e, uint64_t seq)
 {
@@ -182,6 +183,82 @@ static void of_a_blocked_job(struct env *e)
     EXPECT_INT(v->parents[0].seq, parent);
 }
 
+/* Of the view of a queue, in a list or not. */
+static uint64_t counted(struct env *e, const char *queue, enum why_code code)
+{
+    struct why_count counts[WHY_COUNTS_MAX];
+    uint64_t by_kind[2] = {0, 0};
+    for (int list = 0; list < 2; list++) {
+        struct op op = queue_op(list ? OP_QUEUE_LIST : OP_QUEUE_GET, list ? "" : queue);
+        const struct reply *r = run(e, op);
+        EXPECT_OUT(r, OUT_OK);
+        for (uint32_t q = 0; q < r->queue_count; q++) {
+            if (!span_equal(r->queues[q].name, span_text(queue)))
+                continue;
+            uint32_t n = why_counts(&r->queues[q], now_plus(e, 0), counts);
+            for (uint32_t i = 0; i < n; i++)
+                by_kind[list] += counts[i].code == code ? counts[i].count : 0;
+        }
+    }
+    EXPECT_INT(by_kind[0], by_kind[1]);
+    return by_kind[0];
+}
+
+static void counts_by_reason(struct env *e)
+{
+    put(e, "q");
+    put(e, "q");
+    put_delayed(e, "q", 60000);
+    EXPECT_INT(counted(e, "q", WHY_BEHIND), 2);
+    EXPECT_INT(counted(e, "q", WHY_NOT_DUE), 1);
+    EXPECT_INT(counted(e, "q", WHY_DEPENDS_ON), 0);
+    pause_queue(e, "q", now_plus(e, 5000));
+    EXPECT_INT(counted(e, "q", WHY_BEHIND), 0);
+    EXPECT_INT(counted(e, "q", WHY_QUEUE_PAUSED), 2);
+    advance(e, 5001);
+    EXPECT_INT(counted(e, "q", WHY_QUEUE_PAUSED), 0);
+    take(e, "q");
+    EXPECT_INT(counted(e, "q", WHY_BEHIND), 1);
+}
+
+static void counts_of_blocked_jobs(struct env *e)
+{
+    uint64_t parent = put(e, "p");
+    struct dependency_ref ref = {.job = {.seq = parent}};
+    struct op_depends depends = {.parents = &ref, .count = 1};
+    struct op op = enqueue_op("q");
+    op.enqueue.depends = &depends;
+    put_op(e, op);
+    EXPECT_INT(counted(e, "q", WHY_DEPENDS_ON), 1);
+    EXPECT_INT(counted(e, "q", WHY_BEHIND), 0);
+}
+
+static void counts_of_limits(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    p.max_running = 2;
+    p.max_running_per_group = 1;
+    queue_make(e, "q", &p);
+    for (int i = 0; i < 3; i++)
+        put_grouped(e, "q", "a");
+    put_grouped(e, "q", "b");
+    EXPECT_INT(counted(e, "q", WHY_BEHIND), 4);
+    take(e, "q");
+    EXPECT_INT(counted(e, "q", WHY_GROUP_LIMIT), 2);
+    EXPECT_INT(counted(e, "q", WHY_BEHIND), 1);
+    take(e, "q");
+    EXPECT_INT(counted(e, "q", WHY_QUEUE_LIMIT), 2);
+    EXPECT_INT(counted(e, "q", WHY_GROUP_LIMIT), 0);
+    p = test_policy();
+    p.claim_rate = (struct rate_limit){RATE_QUEUE, 1, 8000};
+    queue_make(e, "r", &p);
+    put(e, "r");
+    put(e, "r");
+    take(e, "r");
+    EXPECT_INT(counted(e, "r", WHY_CLAIM_RATE), 1);
+    EXPECT_INT(counted(e, "r", WHY_BEHIND), 0);
+}
+
 static const struct conform_case cases[] = {
     CASE("HF-5 only a job that waits says what it waits for", only_of_jobs_that_wait),
     CASE("HF-5 the jobs before a ready job are counted by priority and sequence", jobs_before,
@@ -197,5 +274,10 @@ static const struct conform_case cases[] = {
          .needs = NEEDS_LIMITS),
     CASE("HF-5 a blocked job says for which jobs it waits", of_a_blocked_job,
          .needs = NEEDS_DEPENDENCIES),
+    CASE("HF-5 the view of a queue says how many jobs wait, by reason", counts_by_reason),
+    CASE("HF-5 the view of a queue counts blocked jobs", counts_of_blocked_jobs,
+         .needs = NEEDS_DEPENDENCIES),
+    CASE("HF-5 the view of a queue says which limit its ready jobs wait for", counts_of_limits,
+         .flags = EXACT, .needs = NEEDS_LIMITS),
 };
 TOPIC(topic_why, cases);

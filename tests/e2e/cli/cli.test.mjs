@@ -127,6 +127,25 @@ describe('client commands', () => {
     assert.equal((await api.get('/v1/schedules')).text, before);
   });
 
+  test('why: the reasons, in sentences and as JSON', async () => {
+    const q = freshQueue('why');
+    const parent = (await enqueue(api, q, { payload: 1, delay_ms: 600000 })).id;
+    const child = (await enqueue(api, q, { payload: 2, depends_on: [parent] })).id;
+    const late = await cli(['why', parent]);
+    ended(late, DONE);
+    assert.match(late.stdout, new RegExp(`^The job ${parent} of the queue ${q} is scheduled\\.\n1\\. .*\\(not_due\\)\n`));
+    assert.match(late.stdout, /^It is expected to start at 20.*Z\.$/m);
+    const blocked = await cli(['why', child]);
+    ended(blocked, DONE);
+    assert.match(blocked.stdout, new RegExp(`^The job ${child} of the queue ${q} is blocked\\.\n1\\. .*${parent}`));
+    assert.deepEqual(json(await cli(['why', child, '--json'])), (await api.get(`/v1/jobs/${child}/why`)).json);
+    const gone = await cli(['why', '4000000000']);
+    ended(gone, REFUSED);
+    complaint(gone, /no job/);
+    ended(await cli(['why']), USAGE);
+    ended(await cli(['why', parent, child]), USAGE);
+  });
+
   test('progress, log and workers: what a worker reports', async () => {
     const q = freshQueue();
     const worker = freshQueue('worker');

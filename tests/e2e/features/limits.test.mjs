@@ -34,7 +34,7 @@ onStores('limits', ['memory', 'sqlite'], {}, (use) => {
     assert.equal(view.policy.max_running, 2);
     assert.deepEqual(view.limited, { queue_limit: 1, group_limit: 0, claim_rate: 0 });
     const metrics = await api.get('/metrics');
-    assert.match(metrics.text, new RegExp(`holdfast_queue_limited\\{queue="${queue}",reason="queue_limit"\\} 1`));
+    assert.match(metrics.text, new RegExp(`holdfast_queue_waiting\\{queue="${queue}",reason="queue_limit"\\} 1`));
     await ack(api, held[0]);
     assert.equal((await claim(api, queue)).length, 1);
   });

@@ -224,6 +224,80 @@ onStores('why (HF-5)', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) =
     await runner.stop();
   });
 
+  /** The metric holdfast_queue_waiting of a queue: reason → count. */
+  async function waiting(queue) {
+    await advance(second); // a large page is kept for this long
+    const { text } = await use.api.get('/metrics');
+    const samples = text.matchAll(new RegExp(`^holdfast_queue_waiting\\{queue="${queue}",reason="([a-z_]+)"\\} (\\d+)$`, 'gm'));
+    return Object.fromEntries(Array.from(samples, ([, reason, count]) => [reason, Number(count)]));
+  }
+
+  /** The metric, the view of the queue, the reasons of its jobs and the table of `holdfast queues` say the same. */
+  async function agree(queue, ids, expected) {
+    const counts = await waiting(queue);
+    assert.deepEqual(counts, expected);
+    const view = (await use.api.get(`/v1/queues/${queue}`)).json;
+    const ready = view.counts.ready;
+    assert.equal(counts.depends_on, view.counts.blocked);
+    assert.equal(counts.not_due, view.counts.scheduled);
+    assert.equal(counts.queue_paused, view.paused ? ready : 0);
+    if (!view.paused) for (const [limit, count] of Object.entries(view.limited ?? {})) assert.equal(counts[limit], count, limit);
+    const first = { retry_wait: 'not_due', no_workers: 'behind', breaker_open: 'behind' };
+    const seen = Object.fromEntries(Object.keys(expected).map((code) => [code, 0]));
+    for (const id of ids) {
+      const { state, reasons } = await why(use.api, id);
+      if (state === 'running') continue;
+      const known = reasons.map(({ code }) => code).filter((code) => code !== 'no_workers');
+      seen[first[known[0]] ?? known[0] ?? 'behind'] += 1;
+    }
+    assert.deepEqual(seen, expected);
+    const { stdout } = await run(['queues', '--server', use.server.url]);
+    const [, ...row] = stdout.split('\n').find((line) => line.startsWith(`${queue} `)).trim().split(/\s+/);
+    assert.deepEqual(row.slice(0, 4).map(Number), [ready, counts.not_due, counts.depends_on, view.counts.running]);
+    assert.equal(row.includes('paused'), view.paused);
+  }
+
+  test('how many jobs of a queue wait, by reason: metric, view, table and each job agree', async () => {
+    const q = freshQueue();
+    const ids = [];
+    const add = async (body) => ids.push((await enqueue(use.api, q, { payload: 1, ...body })).id);
+    await add({});
+    await add({ depends_on: [ids[0]] });
+    await add({ depends_on: [ids[0]] });
+    await add({ delay_ms: hour });
+    for (let i = 0; i < 3; i++) await add({});
+    const failed = await claimOne(use.api, q);
+    await use.api.post(`/v1/jobs/${failed.id}/fail`, { token: failed.token, delay_ms: hour });
+    const none = { depends_on: 2, not_due: 2, queue_paused: 0 };
+    await agree(q, ids, { ...none, behind: 3 });
+    await use.api.post(`/v1/queues/${q}/pause`, {});
+    await agree(q, ids, { ...none, queue_paused: 3, behind: 0 });
+    await use.api.post(`/v1/queues/${q}/resume`, {});
+    await agree(q, ids, { ...none, behind: 3 });
+  });
+
+  test('how many jobs of a queue with limits wait, by reason', async (t) => {
+    const q = freshQueue();
+    const made = await use.api.put(`/v1/queues/${q}`, { max_running: 2, max_running_per_group: 1, lease_ms: hour });
+    if (made.status === 422) return t.skip('this store has no limits at the claim');
+    const ids = [];
+    for (const group of ['a', 'a', 'a', 'b', 'c']) ids.push((await enqueue(use.api, q, { payload: 1, group })).id);
+    const none = { depends_on: 0, not_due: 0, queue_paused: 0, queue_limit: 0, group_limit: 0, claim_rate: 0, behind: 0 };
+    await agree(q, ids, { ...none, behind: 5 });
+    await claimOne(use.api, q);
+    await agree(q, ids, { ...none, group_limit: 2, behind: 2 });
+    await claimOne(use.api, q);
+    await agree(q, ids, { ...none, queue_limit: 3 });
+    await use.api.post(`/v1/queues/${q}/pause`, {});
+    await agree(q, ids, { ...none, queue_paused: 3 });
+
+    const rated = freshQueue();
+    await use.api.put(`/v1/queues/${rated}`, { claim_rate: { count: 1, window_ms: 10 * minute, per: 'queue' } });
+    const some = [await enqueue(use.api, rated, { payload: 1 }), await enqueue(use.api, rated, { payload: 1 })];
+    await claimOne(use.api, rated);
+    await agree(rated, some.map((job) => job.id), { ...none, claim_rate: 1 });
+  });
+
   test('what is not a job is refused, and every spelling of an id is understood', async () => {
     const { id, seq } = await enqueue(use.api, freshQueue(), { payload: 1 });
     const { uuid } = (await use.api.get(`/v1/jobs/${id}`)).json;

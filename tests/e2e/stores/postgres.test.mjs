@@ -168,7 +168,7 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
   test('a schema of a newer version', () => refused(url('newer'), /created by a newer version .*\(its version is 99/));
   test('a schema of an earlier draft', () => {
     sql('CREATE SCHEMA draft; CREATE TABLE draft.meta (version int); INSERT INTO draft.meta VALUES (1)');
-    return refused(url('draft'), /created by a draft of Holdfast \(its version is 1, this binary needs 4\); export its jobs/);
+    return refused(url('draft'), /created by a draft of Holdfast \(its version is 1, this binary needs [2-9]\d*\); export its jobs/);
   });
   test('an encoding that cannot hold every text', () => {
     sql("CREATE DATABASE bare ENCODING 'SQL_ASCII' TEMPLATE template0");

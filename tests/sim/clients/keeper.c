@@ -32,6 +32,7 @@ static void queue_policy(struct world *w, enum keeper_queue queue, struct queue_
     p->max_attempts = (uint16_t)between(w, 1, 4);
     p->backoff = (struct backoff){.kind = BACKOFF_LIST, .step_count = 1};
     p->backoff.step_ms[0] = (uint32_t)between(w, 0, 400);
+    p->ranked = queue == KEEPER_JOBS; /* the only queue that surely has pages */
     if (queue == KEEPER_JOBS)
         p->max_attempts = 1000;
     if (queue == KEEPER_FIRED && chance(w, 40))

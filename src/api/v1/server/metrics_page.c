@@ -133,12 +133,13 @@ static bool text_copy(struct arena *arena, struct span text, struct span *ret)
 
 static bool queues_take(struct page *p, const struct reply *r)
 {
+    struct wall_time now = broker_now(p->n->broker).wall;
     for (uint32_t i = 0; i < r->queue_count && p->queue_count < PAGE_QUEUES; i++) {
         struct page_queue *q = &p->queues[p->queue_count];
         if (!text_copy(&p->arena, r->queues[i].name, &q->name))
             return false;
         q->counts = r->queues[i].counts;
-        q->limited = r->queues[i].policy && claim_limited(r->queues[i].policy);
+        q->waiting_count = why_counts(&r->queues[i], now, q->waiting);
         p->queue_count++;
     }
     p->left_out |= r->left_out;

@@ -13,6 +13,7 @@
 #include "api/v1/v1_impl.h"
 #include "base/containers/arena.h"
 #include "base/system/process.h"
+#include "ops/jobs/why.h"
 
 #define PAGE_QUEUES                                                                                \
     1000 /* queues shown, the first by name; a metric says how many more there are */
@@ -20,7 +21,8 @@
 struct page_queue {
     struct span name;
     struct queue_counts counts;
-    bool limited; /* its policy has limits at the claim */
+    struct why_count waiting[WHY_COUNTS_MAX];
+    uint32_t waiting_count;
 };
 
 struct page {

@@ -37,15 +37,14 @@ static void depth(struct page *p, const struct metric *family, const struct page
     }
 }
 
-static void limited(struct page *p, const struct metric *family, const struct page_queue *q,
+static void waiting(struct page *p, const struct metric *family, const struct page_queue *q,
                     const char *label)
 {
     char labels[QUEUE_LABEL_BYTES + 32];
-    for (unsigned b = CLAIM_FREE + 1; b < CLAIM_BLOCK_COUNT; b++) {
+    for (uint32_t i = 0; i < q->waiting_count; i++) {
         snprintf(labels, sizeof labels, "%s,reason=\"%s\"", label,
-                 claim_block_name((enum claim_block)b));
-        if (q->limited)
-            metric_count(&p->m, family, labels, q->counts.limited[b]);
+                 why_code_name(q->waiting[i].code));
+        metric_count(&p->m, family, labels, q->waiting[i].count);
     }
 }
 
@@ -388,10 +387,11 @@ struct row {
 
 static const struct row rows[] = {
     {{"holdfast_queue_depth", GAUGE, "queue, state", "Jobs by queue and state."}, BY_QUEUE(depth)},
-    {{"holdfast_queue_limited", GAUGE, "queue, reason",
-      "Ready jobs that no claim gets now, by the limit that they wait for (queue_limit, "
-      "group_limit, claim_rate); queues without such limits are left out."},
-     BY_QUEUE(limited)},
+    {{"holdfast_queue_waiting", GAUGE, "queue, reason",
+      "Waiting jobs by the first reason why they do not run: depends_on, not_due (with retries), "
+      "queue_paused, behind (a claim can get them); of queues with such limits also queue_limit, "
+      "group_limit and claim_rate."},
+     BY_QUEUE(waiting)},
     {{"holdfast_queue_oldest_ready_seconds", GAUGE, "queue",
       "Time since the oldest ready job became ready; 0 if no job is ready."},
      BY_QUEUE(oldest_ready)},

@@ -105,7 +105,7 @@ void engine_free(struct engine *e);
 MUST_CHECK int engine_load(struct engine *e, struct store *store, struct err_note *note);
 MUST_CHECK int engine_replay(struct engine *e, struct span frame, struct err_note *note);
 /* Raises the epoch, re-arms each lease at its full time, takes back leases bound to a connection.
- * The frame it makes must be durable before the first step. */
+ * The frame that it creates must be durable before the first step. */
 MUST_CHECK int engine_boot(struct engine *e, struct now now, struct engine_out *out);
 
 /* Handles the ops in order. Each op gets its reply in this step, but for OP_BULK, whose reply comes

@@ -1051,7 +1051,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret);
 /* A name that outlives its queue; at NULL with len > 0 never happens: -ERR_NOMEM instead. */
 int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);
 
-/* --- one function an operation; each makes exactly one reply --- */
+/* --- one function for each operation; each creates exactly one reply --- */
 typedef void (*op_fn)(struct engine *e, const struct op *op);
 void op_queue_get(struct engine *e, const struct op *op);
 void op_queue_list(struct engine *e, const struct op *op);

@@ -64,7 +64,7 @@ static int batch_deliver(const struct journal_batch *b, journal_frame_fn fn, voi
     return rc;
 }
 
-/* Afterwards the cursor stands again where the sweeper will begin. */
+/* Afterwards the cursor stands again where the applier will begin. */
 static int frames_deliver(struct journal *j, journal_frame_fn fn, void *ctx, struct err_note *note)
 {
     uint64_t applied = j->cursor.last;

@@ -18,7 +18,7 @@
  * exists.
  *
  * Threads: append belongs to the writer, provide to the helper, the cursor and journal_applied to
- * the sweeper; these may run at the same time. journal_position and journal_figures can be called
+ * the applier; these may run at the same time. journal_position and journal_figures can be called
  * by any thread at any time; all other functions only before these threads start or after they
  * ended.
  *
@@ -69,7 +69,7 @@ MUST_CHECK int journal_open(const struct journal_config *config, journal_frame_f
 /* Begins a new segment with the last entry repeated; in a journal without an entry nothing is
  * written. Makes a segment only when none is free, so a full disk seldom matters; spare ones are
  * journal_provide's. Removes files that were never finished. Before the first append and before
- * anything is read by the sweeper. */
+ * anything is read by the applier. */
 MUST_CHECK int journal_begin(struct journal *j, struct err_note *note);
 void journal_close(struct journal *j); /* NULL allowed */
 
@@ -90,7 +90,7 @@ MUST_CHECK int journal_provide(struct journal *j, bool *more, struct err_note *n
  * any thread. */
 void journal_economize(struct journal *j);
 
-/* Reads synced frames for the sweeper, from where it read last; the first time from after
+/* Reads synced frames for the applier, from where it read last; the first time from after
  * config.applied. The batch holds whole frames, at least one and else no more than max_bytes of
  * them, in order; empty when nothing is left. Each call starts the batch afresh; `last` is the
  * position of the last record ever read. */

@@ -3,7 +3,7 @@
  *
  * The lock guards the table, the fields of the segments and what is marked (lock) below; it is
  * never held over I/O. A segment's memory stays where it is until it leaves the table, and only
- * journal_provide takes one out: one that is free, which neither writer nor sweeper looks at.
+ * journal_provide takes one out: one that is free, which neither writer nor applier looks at.
  *
  * While an entry is on its way into a new segment, that segment is taken but not yet current: the
  * segment with the newest synced entry must not be freed before a newer one is synced. */
@@ -46,7 +46,7 @@ struct segment {
     bool head_torn;       /* blank: it begins with an entry of ours that is not whole */
 };
 
-/* Where the sweeper reads. */
+/* Where the applier reads. */
 struct journal_cursor {
     uint64_t generation, at; /* of the next entry; generation 0: nowhere yet */
     uint64_t last;           /* position of the last record given */
@@ -77,7 +77,7 @@ struct journal {
     struct journal_key key;
     struct journal_torn torn;
 
-    struct journal_seal reading; /* for recovery and then the sweeper; mac NULL: there is no key */
+    struct journal_seal reading; /* for recovery and then the applier; mac NULL: there is no key */
 
     /* The writer's alone. */
     struct journal_seal writing;
@@ -88,7 +88,7 @@ struct journal {
     struct span *parts;
     size_t parts_room;
 
-    struct journal_cursor cursor; /* the sweeper's alone */
+    struct journal_cursor cursor; /* the applier's alone */
 };
 
 static inline bool segment_counts(const struct segment *s)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading entries back: one for recovery, a stream of frames for the sweeper.
+/* Reading entries back: one for recovery, a stream of frames for the applier.
  *
- * The sweeper reads what was synced, so an entry that does not check here is damage, whatever its
+ * The applier reads what was synced, so an entry that does not check here is damage, whatever its
  * place. */
 #include <inttypes.h>
 
@@ -86,7 +86,7 @@ struct span entry_body(const struct buf *entry, const struct journal_entry *e)
     return span_of(entry->data + JOURNAL_ENTRY_HEADER_BYTES, e->length);
 }
 
-/* ---- the sweeper's cursor ---- */
+/* ---- the applier's cursor ---- */
 
 /* A copy of the oldest segment with something that was not read yet. */
 static bool cursor_segment(struct journal *j, struct segment *ret)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that makes frames durable: it takes all that have come in since its last sync and
  * appends them to the journal as one entry, so that one sync serves many requests. A second thread,
- * the helper, makes segments before they are needed.
+ * the helper, creates segments before they are needed.
  *
  * A failed write or sync is final: the writer stops, says why, and the process must end. A journal
- * without a free segment is not: the frames are kept until the disk or the sweeper has made room.
- * Nor is a segment that cannot be created for lack of memory or open files: it is tried again. */
+ * without a free segment is not final: the frames are kept until there is space on the disk or the
+ * applier has freed a segment. If a segment cannot be created for lack of memory or open files, the
+ * helper tries again. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,7 +35,7 @@ struct writer_config {
     /* Called on the writer's threads: the state has changed. */
     void (*notify)(void *ctx);
     /* There, and inside writer_commit_here, after each sync, before notify: this many bytes more
-     * for the sweeper. */
+     * for the applier. */
     void (*synced)(void *ctx, uint64_t position, uint64_t bytes);
     /* On the helper's thread: bytes free on the disk. NULL = unknown. */
     uint64_t (*room)(void *ctx);
@@ -50,7 +51,7 @@ MUST_CHECK int writer_push(struct writer *w, const struct span *frames, size_t c
  * slow.
  */
 bool writer_commit_here(struct writer *w, const struct span *frames, size_t count);
-/* The sweeper has made room. */
+/* The applier has made room. */
 void writer_retry(struct writer *w);
 /* Room is short: what the journal has beyond its spare segments is given back. */
 void writer_economize(struct writer *w);

@@ -14,8 +14,8 @@
  * SQLite never uses the page that holds the byte at 1 GiB; it is not checked.
  *
  * src/backend/local/pages adds checksums to the pages of the file and checks them, between SQLite
- * and the file system. It may use base, SQLite, the file
- * system and the connections of sqlite/, and knows nothing about jobs. */
+ * and the file system. It may use base, SQLite, the file system and the connections of sqlite/, and
+ * knows nothing about jobs. */
 #pragma once
 
 #include <stdbool.h>

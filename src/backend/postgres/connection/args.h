@@ -3,7 +3,7 @@
  *
  * The statements of this store take arrays: each is one column of all rows that the statement
  * concerns. A list of arguments is built, sent, and cleared for the next statement; it owns its
- * bytes. If memory runs out, this is remembered, and conn_send reports it. */
+ * bytes. If memory runs out, this is remembered, and pg_conn_send reports it. */
 #pragma once
 
 #include <libpq-fe.h>

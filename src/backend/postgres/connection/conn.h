@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection to the server, in pipeline mode on the loop.
  *
- * Statements are sent in rounds: conn_send any number of statements, then conn_round. When the
- * server has answered them all, the round's function is called with their results, in order, from
- * the loop. There is one round at a time. Statements are prepared once for each connection, unless
- * a pooler is used, which may give each transaction to another server process.
+ * Statements are sent in rounds: pg_conn_send adds a statement, pg_conn_round sends all of them.
+ * When the server has answered them all, the round's function is called with their results, in
+ * order, from the loop. There is one round at a time. Statements are prepared once for each
+ * connection, unless a pooler is used, which may give each transaction to another server process.
  *
  * When a connection is lost, its round ends with -ERR_IO, and `lost` of the owner is called. The
- * owner opens another with conn_reopen, which runs on the loop and does not block.
+ * owner opens another with pg_conn_reopen, which runs on the loop and does not block.
  *
  * src/backend/postgres/connection is the access to the server: URL, arguments, connections. It may
  * use libpq, libuv, base and shared/, and knows nothing about jobs. */
@@ -48,7 +48,7 @@ struct conn_config {
     bool pooled;                /* a pooler is used: nothing may outlive a transaction */
     const char *setup;          /* a query sent before anything else; NULL = none */
     const char *local;          /* pooled: sent after each BEGIN; its result is dropped */
-    void (*opened)(void *ctx);  /* after conn_reopen: usable again */
+    void (*opened)(void *ctx);  /* after pg_conn_reopen: usable again */
     void (*lost)(void *ctx);    /* no round is in progress any more; also if reopening failed */
     void (*notified)(void *ctx, const char *payload); /* NULL = notifications are dropped */
     void *ctx;
@@ -56,7 +56,7 @@ struct conn_config {
 
 /* Takes ownership of a connected and idle PGconn, also on failure. */
 MUST_CHECK int pg_conn_new(const struct conn_config *config, PGconn *pg, struct conn **ret);
-/* Creates one that is not connected yet; conn_reopen connects it. */
+/* Creates one that is not connected yet; pg_conn_reopen connects it. */
 MUST_CHECK int pg_conn_new_closed(const struct conn_config *config, struct conn **ret);
 bool pg_conn_usable(const struct conn *c); /* connected, and no round in progress */
 bool pg_conn_up(const struct conn *c);     /* connected */

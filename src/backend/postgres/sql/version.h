@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The version of the schema, and the numbers of this store that both its statements and its C code
+ * use. */
 #pragma once
 
 /* Of the tables in sql/schema.sql. A database with another one is refused. 1 was a draft. */

@@ -26,7 +26,7 @@ enum notice_column {
     N_ERROR,
     N_LOOK_AT,
     N_HOLDER,
-    N_RULE, /* NOTICE_LIST */
+    N_RULE, /* only of SQL_NOTICE_LIST */
 };
 
 static struct wnotice row_of(const PGresult *r, int at)

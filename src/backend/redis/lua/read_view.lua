@@ -41,7 +41,7 @@ end
 
 -- What a waiting job waits for: how many jobs of its queue run and are ready, and how many come before it. A job that
 -- a node holds for a claim is not counted.
-local function waits(seq, row)
+local function wait_counts(seq, row)
   local q, before = P .. 'q:' .. queue_of(row), 0
   local sums = call('HMGET', q .. ':sum', ${running} - 1, ${ready} - 1)
   if ${job.state(row)} == ${ready} then before = call('ZLEXCOUNT', q .. ':${ready}', '-', '(' .. ${job.order(row)} .. seq) end
@@ -61,7 +61,7 @@ function ask.G()
   return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. number, 0, -1) or {},
     attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l'), call('HGET', P .. 'dep', seq),
     parents and ${job.state(row)} == ${blocked} and waits_for(seq) or {},
-    wait and waits(seq, row) }
+    wait and wait_counts(seq, row) }
 end
 
 -- The entries of every node with this name.

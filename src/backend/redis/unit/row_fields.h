@@ -7,7 +7,8 @@
  * bytes. The fixed fields are followed by varints, which only C reads.
  *
  * The order of the rows is the order of the bytes. A field that is added, moved or resized changes
- * the format: raise ROW_VERSION (row.h). */
+ * the format: raise ROW_VERSION (row.h), by which a row is read, and REDIS_FORMAT
+ * (connection/handshake.h), by which a server refuses keys of another version when it starts. */
 #pragma once
 
 #include <endian.h>

@@ -13,7 +13,7 @@
 
 #define WORDS(...) ((char *[]){"work", __VA_ARGS__, NULL})
 
-/* The result of work_plan_build; the plan is valid until the next call of plan_free. */
+/* The result of work_plan_build; the plan is valid as long as the arena. */
 static int plan_of(char **words, struct work_plan *plan, struct arguments *args,
                    struct arena *arena, struct err_note *note)
 {

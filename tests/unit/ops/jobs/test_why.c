@@ -330,6 +330,62 @@ static void test_long_names(void **state)
     assert_true(answer.reasons[0].detail.len < 1000);
 }
 
+static uint64_t count_of(const struct queue_view *q, enum why_code code)
+{
+    struct why_count counts[WHY_COUNTS_MAX];
+    uint32_t n = why_counts(q, (struct wall_time){NOW}, counts);
+    for (uint32_t i = 0; i < n; i++)
+        if (counts[i].code == code)
+            return counts[i].count;
+    return UINT64_MAX;
+}
+
+static void test_counts_of_a_queue(void **state)
+{
+    (void)state;
+    struct queue_policy policy = {0};
+    struct queue_view q = {.policy = &policy};
+    q.counts.by_state[STATE_READY] = 10;
+    q.counts.by_state[STATE_SCHEDULED] = 4;
+    q.counts.by_state[STATE_BLOCKED] = 3;
+    q.counts.by_state[STATE_RUNNING] = 2;
+    assert_int_equal(count_of(&q, WHY_DEPENDS_ON), 3);
+    assert_int_equal(count_of(&q, WHY_NOT_DUE), 4);
+    assert_int_equal(count_of(&q, WHY_QUEUE_PAUSED), 0);
+    assert_int_equal(count_of(&q, WHY_BEHIND), 10);
+    assert_int_equal(count_of(&q, WHY_GROUP_LIMIT), UINT64_MAX);
+    policy.max_running_per_group = 1;
+    q.counts.limited[CLAIM_GROUP_LIMIT] = 6;
+    q.counts.limited[CLAIM_RATE] = 1;
+    assert_int_equal(count_of(&q, WHY_QUEUE_LIMIT), 0);
+    assert_int_equal(count_of(&q, WHY_GROUP_LIMIT), 6);
+    assert_int_equal(count_of(&q, WHY_CLAIM_RATE), 1);
+    assert_int_equal(count_of(&q, WHY_BEHIND), 3);
+    q.counts.limited[CLAIM_GROUP_LIMIT] = 11; /* counted before some of them were claimed */
+    assert_int_equal(count_of(&q, WHY_GROUP_LIMIT), 10);
+    assert_int_equal(count_of(&q, WHY_CLAIM_RATE), 0);
+    assert_int_equal(count_of(&q, WHY_BEHIND), 0);
+    q.paused_until = AT(1);
+    assert_int_equal(count_of(&q, WHY_QUEUE_PAUSED), 10);
+    assert_int_equal(count_of(&q, WHY_GROUP_LIMIT), 0);
+    assert_int_equal(count_of(&q, WHY_BEHIND), 0);
+    q.paused_until = AT(0); /* has ended */
+    assert_int_equal(count_of(&q, WHY_QUEUE_PAUSED), 0);
+}
+
+/* The view of a queue and the reasons of a job name limits alike. */
+static void test_limits_have_one_name(void **state)
+{
+    (void)state;
+    struct queue_policy policy = {.max_running = 1};
+    struct queue_view q = {.policy = &policy};
+    struct why_count counts[WHY_COUNTS_MAX];
+    assert_int_equal(why_counts(&q, (struct wall_time){NOW}, counts), WHY_COUNTS_MAX);
+    for (unsigned b = CLAIM_FREE + 1; b < CLAIM_BLOCK_COUNT; b++)
+        assert_string_equal(why_code_name(counts[2 + b].code),
+                            claim_block_name((enum claim_block)b));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +404,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_every_code_has_a_name_and_a_meaning, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_long_names, set_up, tear_down),
+        cmocka_unit_test(test_counts_of_a_queue),
+        cmocka_unit_test(test_limits_have_one_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

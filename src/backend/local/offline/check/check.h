@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/backend/local/offline/check verifies a store that no server uses. It may use the rest of
- * backend/local.
- *
- * `holdfast check DIR`: is everything in this store as it should be?
+/* `holdfast check DIR`: finds everything in a store that is not as it should be.
  *
  * src/backend/local/offline reads stores that no server uses, damaged or not: check, restore and
  * the rows of an export. It may use the other folders of local/, ops, core, base, SQLite and the
- * file system; it changes nothing in the store that it reads. */
+ * file system; it changes nothing in the store that it reads. The same applies to its folder
+ * check/. */
 #pragma once
 
 #include <stdint.h>
