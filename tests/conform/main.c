@@ -94,6 +94,7 @@ static const struct conform_topic *const topics[] = {
     &topic_limits,
     &topic_fair,
     &topic_dependencies,
+    &topic_graph,
     &topic_why,
 };
 

@@ -74,6 +74,8 @@ MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct sp
 /* Gives the job of an enqueue_read an idempotency key that its text does not contain; and the check
  * of such a key. */
 void enqueue_set_key(struct op_enqueue *op, struct span key, struct span text);
+/* The same key with another scope is then a key that was reused. */
+void enqueue_scope_key(struct op_enqueue *op, uint64_t scope);
 MUST_CHECK int enqueue_check_key(struct span key, struct err_note *note);
 /* Writes the members, without braces (history.c). */
 void counters_write(struct json_writer *w, const struct counters *t);

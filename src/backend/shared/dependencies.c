@@ -24,7 +24,7 @@ void unit_dependencies_reset(struct unit *u)
         map64_done(&d->parent_map);
         map64_init(&d->parent_map);
     }
-    d->open_count = d->wanted_count = d->parent_count = 0;
+    d->open_count = d->wanted_count = d->wanted_key_count = d->parent_count = 0;
     d->known.count = d->added.count = d->told.count = 0;
     d->sorted = false;
 }
@@ -35,6 +35,7 @@ void unit_dependencies_done(struct unit *u)
     map64_done(&d->parent_map);
     mem_free(d->open);
     mem_free(d->wanted);
+    mem_free(d->wanted_keys);
     mem_free(d->parents);
     mem_free(d->known.at);
     mem_free(d->added.at);
@@ -58,12 +59,27 @@ static void want_parent(struct unit *u, uint64_t seq)
         d->wanted[d->wanted_count++] = seq;
 }
 
-static void ask_enqueue(struct unit *u, const struct op_enqueue *want)
+/* The job of the same commit may exist already. */
+static void want_parent_key(struct unit *u, const struct op_enqueue *parent)
 {
-    const struct op_depends *d = want->depends;
-    want_open(u, want->member_of.seq);
-    for (uint32_t i = 0; d && i < d->count && d->count <= LIMIT_DEPENDENCIES; i++)
-        want_parent(u, d->parents[i].job.seq);
+    struct unit_dependencies *d = &u->deps;
+    if (parent->idempotency_key.len && unit_room(u, &d->wanted_keys, &d->wanted_key_room,
+                                                 d->wanted_key_count, sizeof *d->wanted_keys))
+        d->wanted_keys[d->wanted_key_count++] =
+            hash128_of(u->s->facts.hash_key, parent->idempotency_key);
+}
+
+static void ask_enqueue(struct unit *u, const struct op_enqueue *list, size_t index)
+{
+    const struct op_depends *d = list[index].depends;
+    want_open(u, list[index].member_of.seq);
+    for (uint32_t i = 0; d && i < d->count && d->count <= LIMIT_DEPENDENCIES; i++) {
+        const struct dependency_ref *ref = &d->parents[i];
+        if (ref->job.seq)
+            want_parent(u, ref->job.seq);
+        else if (ref->index < index)
+            want_parent_key(u, &list[ref->index]);
+    }
 }
 
 void unit_dependencies_ask(struct unit *u)
@@ -73,7 +89,7 @@ void unit_dependencies_ask(struct unit *u)
         const struct op *op = u->turns[i].op;
         size_t count = turn_enqueues(&u->turns[i], &list);
         for (size_t k = 0; k < count; k++)
-            ask_enqueue(u, &list[k]);
+            ask_enqueue(u, list, k);
         if (op->kind != OP_DEPENDENCIES)
             continue;
         want_open(u, op->dependencies.job.seq);
@@ -172,6 +188,15 @@ static bool dependent_find(const struct ops *o, const struct job *j, struct depe
     return true;
 }
 
+/* The state of a job that ended in this unit and was removed with its end, as queues do that keep
+ * no such jobs. */
+static uint8_t state_of_gone(const struct row *r, struct job_ref ref)
+{
+    bool ended = r->gone && r->end != DEPENDENCY_END_NONE &&
+                 dependency_end_of(r->job.state) == (enum dependency_end)r->end;
+    return ended && (!ref.hi || ref.hi == r->job.id_hi) ? r->job.state : STATE_NONE;
+}
+
 /* A job that ended in this unit will be settling after it, even if it was requeued. */
 static uint8_t parent_state(struct ops *o, struct job_ref ref, bool *ret_settling)
 {
@@ -180,7 +205,7 @@ static uint8_t parent_state(struct ops *o, struct job_ref ref, bool *ret_settlin
     const struct row *r = unit_row(u, ref.seq);
     *ret_settling = (p && p->settling) || (r && r->end);
     if (r)
-        return unit_find(u, ref) ? r->job.state : STATE_NONE;
+        return unit_find(u, ref) ? r->job.state : state_of_gone(r, ref);
     return p && (!ref.hi || ref.hi == p->hi) ? p->state : STATE_NONE;
 }
 

@@ -57,6 +57,8 @@ struct unit_dependencies {
     size_t open_count, open_room;
     uint64_t *wanted; /* jobs that are to become parents; may contain repeats */
     size_t wanted_count, wanted_room;
+    struct hash128 *wanted_keys; /* idempotency keys of others that are to become parents */
+    size_t wanted_key_count, wanted_key_room;
     struct wparent *parents;
     size_t parent_count, parent_room;
     struct map64 parent_map; /* by sequence: index + 1 */

@@ -20,6 +20,9 @@
 #include "ops/replies.h"
 
 #define NOT_SUPPORTED "this store does not support jobs that depend on others"
+#define NOT_OPEN                                                                                   \
+    "the job is not open: only a job or batch that was created open, and was not closed, gets "    \
+    "more dependencies and can be closed"
 
 static bool refuse_parent(struct ops *o, struct reply *r, struct job_ref parent, const char *why)
 {
@@ -50,18 +53,62 @@ static bool parent_exists(struct ops *o, struct job_ref ref, struct reply *r)
                         "still being told of its end; nothing was changed, try again");
 }
 
-static bool parents_exist(struct ops *o, const struct op_depends *d, size_t index, struct reply *r)
+/* The parent, if it exists before the commit: it is named, or a repeat found it. */
+static struct job_ref parent_before(const struct enqueue_plan *plans,
+                                    const struct dependency_ref *ref)
 {
-    for (uint32_t i = 0; i < d->count; i++) {
-        const struct dependency_ref *ref = &d->parents[i];
-        if (ref->job.seq == 0 && ref->index >= index)
-            return reply_refuse(r, OUT_INVALID,
-                                "depends_on: a job of the same request must come before the jobs "
-                                "that depend on it");
-        if (ref->job.seq != 0 && !parent_exists(o, ref->job, r))
+    const struct enqueue_plan *p = ref->job.seq ? NULL : &plans[ref->index];
+    return p && p->answered ? (struct job_ref){p->reply->seq, p->reply->id_hi} : ref->job;
+}
+
+static bool parent_fits(struct ops *o, const struct enqueue_plan *plans, size_t index,
+                        const struct dependency_ref *ref)
+{
+    const struct enqueue_plan *p = &plans[index];
+    if (ref->job.seq == 0 && ref->index >= index)
+        return reply_refuse(p->reply, OUT_INVALID,
+                            "depends_on: a job of the same request must come before the jobs "
+                            "that depend on it");
+    struct job_ref job = parent_before(plans, ref);
+    if (job.seq && p->replaced && p->replaced->seq == job.seq)
+        return refuse_parent(o, p->reply, job,
+                             "is the one that this job would replace (unique_mode)");
+    return job.seq == 0 || parent_exists(o, job, p->reply);
+}
+
+static bool parents_exist(struct ops *o, const struct enqueue_plan *plans, size_t index)
+{
+    const struct op_depends *d = plans[index].want->depends;
+    for (uint32_t i = 0; i < d->count; i++)
+        if (!parent_fits(o, plans, index, &d->parents[i]))
             return false;
-    }
     return true;
+}
+
+/* Whether jobs that are created with it are to become its parents. */
+static bool has_new_parents(const struct enqueue_plan *plans, size_t index)
+{
+    const struct op_depends *d = plans[index].want->depends;
+    for (uint32_t i = 0; d && i < d->count; i++) {
+        const struct dependency_ref *ref = &d->parents[i];
+        if (ref->job.seq == 0 && ref->index < index && !plans[ref->index].answered)
+            return true;
+    }
+    return false;
+}
+
+bool dependencies_answered(const struct enqueue_plan *plans, size_t index)
+{
+    struct reply *r = plans[index].reply;
+    if (!has_new_parents(plans, index))
+        return true;
+    if (r->repeat)
+        return reply_refuse(r, OUT_KEY_REUSED,
+                            "the job with this idempotency key exists and does not depend on the "
+                            "new jobs of this request");
+    return reply_refuse(r, OUT_DUPLICATE,
+                        "the job with this unique key exists and does not depend on the new jobs "
+                        "of this request");
 }
 
 static bool depends_valid(const struct op_enqueue *want, struct reply *r)
@@ -95,7 +142,7 @@ static bool member_fits(struct ops *o, struct enqueue_plan *p, size_t ahead)
         return reply_refuse(p->reply, OUT_NOT_FOUND, NULL);
     if (!is_open(o, p->member_of, &d, &waits)) {
         reply_about(p->reply, p->member_of);
-        return reply_refuse(p->reply, OUT_ILLEGAL, NULL);
+        return reply_refuse(p->reply, OUT_ILLEGAL, NOT_OPEN);
     }
     if (dependencies_block(p->want))
         return reply_refuse(p->reply, OUT_INVALID,
@@ -103,6 +150,10 @@ static bool member_fits(struct ops *o, struct enqueue_plan *p, size_t ahead)
                             "others");
     if (d.counts[DEPENDENCY_END_NONE] + ahead >= LIMIT_DEPENDENCIES)
         return reply_refuse(p->reply, OUT_INVALID, "a batch may have at most 10000 jobs");
+    if (p->replaced == p->member_of)
+        return reply_refuse(p->reply, OUT_INVALID,
+                            "unique: the final job of the batch has this unique key, and a job of "
+                            "the batch cannot replace it");
     return true;
 }
 
@@ -127,7 +178,7 @@ bool dependencies_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
         return false;
     if (!want->depends)
         return true;
-    if (!depends_valid(want, p->reply) || !parents_exist(o, want->depends, index, p->reply))
+    if (!depends_valid(want, p->reply) || !parents_exist(o, plans, index))
         return false;
     p->parents = arena_array(o->memory, want->depends->count + 1, sizeof(*p->parents));
     return p->parents || reply_nomem(o, p->reply);
@@ -335,7 +386,7 @@ void ops_dependencies(struct ops *o, const struct op *op, struct reply *r)
     if (want->count > LIMIT_DEPENDENCIES)
         reply_refuse(r, OUT_INVALID, "depends_on: a job may depend on at most 10000 jobs");
     else if (!is_open(o, j, &d, &waits))
-        reply_refuse(r, OUT_ILLEGAL, NULL);
+        reply_refuse(r, OUT_ILLEGAL, NOT_OPEN);
     else if (add_parents(o, j, want, &d, r) && ops_dependent_settle(o, j))
         reply_changed(r, j, q);
 }

@@ -134,7 +134,8 @@ static bool passes_key(const struct enqueue_plan *p, const struct job *holder)
     return holder == p->ending && !unique_holds(p->policy->unique_scope, STATE_DONE);
 }
 
-/* Whether the unique key allows a new job; p->replaced is the waiting job whose place it takes. */
+/* Whether the unique key allows a new job; p->replaced is the waiting job whose place it takes. A
+ * job that exists does not join a batch, so UNIQUE_RETURN is a refusal there. */
 static bool unique_allows(struct ops *o, struct enqueue_plan *p)
 {
     const struct op_enqueue *want = p->want;
@@ -148,7 +149,7 @@ static bool unique_allows(struct ops *o, struct enqueue_plan *p)
                    : want->unique_mode ? want->unique_mode
                                        : p->policy->unique_mode;
     reply_about(p->reply, holder);
-    if (mode == UNIQUE_RETURN)
+    if (mode == UNIQUE_RETURN && !want->member_of.seq)
         return false;
     if (mode == UNIQUE_REPLACE && state_waits(holder->state)) {
         p->replaced = holder;
@@ -293,13 +294,13 @@ bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
     struct enqueue_plan *p = &plans[index];
     struct ahead ahead = ahead_of(plans, index);
     if (p->answered)
-        return true;
+        return dependencies_answered(plans, index);
     CHECK(p->policy); /* enqueue_look has found it */
     if (!place_is_free(o, p) || !dead_is_there(o, p) || !takes_new(o, p, ahead.jobs))
         return false;
     if (!unique_allows(o, p)) {
         p->answered = p->reply->outcome == OUT_OK;
-        return p->answered;
+        return p->answered && dependencies_answered(plans, index);
     }
     bool depends = enqueue_depends(p->want);
     return (!depends || dependencies_plan(o, plans, index)) && room_left(o, p, ahead) &&

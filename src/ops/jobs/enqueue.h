@@ -55,6 +55,9 @@ static inline bool enqueue_depends(const struct op_enqueue *want)
 }
 /* Checks what the enqueue at `index` depends on. False: its reply says why not. */
 bool dependencies_plan(struct ops *o, struct enqueue_plan *plans, size_t index);
+/* The enqueue at `index` is answered with a job that exists: that job gets no new parents, so none
+ * may be created for it. False: its reply says so. */
+bool dependencies_answered(const struct enqueue_plan *plans, size_t index);
 /* Whether the job will begin as blocked. */
 bool dependencies_block(const struct op_enqueue *want);
 /* Memory for the dependencies of the plans; *more grows by the bytes of their records. */

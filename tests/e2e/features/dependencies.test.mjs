@@ -57,7 +57,8 @@ onStores('dependencies', ['memory', 'sqlite'], {}, (use) => {
     const answer = await api.post(path, [{ payload: 0 }, { payload: 1 }, { payload: 2, depends_on: ['#0', '#1'] }, { payload: 3, depends_on: ['#2'] }]);
     assert.equal(answer.status, 200, answer.text);
     assert.deepEqual(answer.json.jobs.map((job) => job.state), ['ready', 'ready', 'blocked', 'blocked']);
-    for (const jobs of [[{ payload: 0, depends_on: ['#0'] }], [{ payload: 0, depends_on: ['#1'] }, { payload: 1 }], [{ payload: 0 }, { payload: 1, depends_on: ['#0', 'x'] }], [{ payload: 0, depends_on: ['#-1'] }]]) {
+    for (const jobs of [[{ payload: 0, depends_on: ['#0'] }], [{ payload: 0, depends_on: ['#1'] }, { payload: 1 }], [{ payload: 0 }, { payload: 1, depends_on: ['#0', 'x'] }], [{ payload: 0, depends_on: ['#-1'] }],
+      [{ payload: 0 }, { priority: 'hgh', depends_on: ['#0'] }], [{ payload: 0 }, { bogus: 1, depends_on: ['#0'] }], [{ payload: 0 }, { depends_on: ['#99999999'] }]]) {
       const refused = await api.post(path, jobs);
       assert.notEqual(refused.json.jobs?.[0]?.created, true, refused.text);
     }
@@ -118,6 +119,47 @@ onStores('dependencies', ['memory', 'sqlite'], {}, (use) => {
       assert.match(refused.json.detail, where);
     }
     assert.equal((await api.get(`/v1/queues/${q}`)).status, 404);
+  });
+
+  test('HF-28: an Idempotency-Key belongs to the whole batch', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    const key = { headers: { 'idempotency-key': `whole-${q}` } };
+    const jobs = [{ queue: q, payload: 1 }, { queue: q, payload: 2 }];
+    const body = { jobs, then: { queue: `${q}-then` } };
+    const first = await api.post('/v1/batches', body, key);
+    assert.equal(first.status, first.repeated ? 200 : 201, first.text);
+    const others = [{ ...body, jobs: [...jobs, { queue: q, payload: 3 }] }, { ...body, jobs: jobs.slice(1) }, { ...body, on_failure: 'run' }];
+    for (const other of others) {
+      const refused = await api.post('/v1/batches', other, key);
+      assert.equal(refused.json.code, 'key_reused', refused.text);
+    }
+    assert.equal((await api.get(`/v1/queues/${q}`)).json.counts.ready, 2);
+    const open = (await api.post('/v1/batches', { jobs: [], then: { queue: `${q}-open` }, open: true }, { headers: { 'idempotency-key': `a-${q}` } })).json;
+    const more = (await api.post('/v1/batches', { jobs: [], then: { queue: `${q}-open` }, open: true }, { headers: { 'idempotency-key': `b-${q}` } })).json;
+    const add = (batch) => api.post(`/v1/batches/${batch}/jobs`, { jobs: [{ queue: q, payload: 4, idempotency_key: `own-${q}` }] });
+    assert.equal((await add(open.batch)).status, 200);
+    assert.equal((await add(open.batch)).json.jobs[0].created, false);
+    assert.equal((await add(more.batch)).json.code, 'key_reused');
+    assert.equal((await api.get(`/v1/batches/${open.batch}`)).json.counts.total, 1);
+  });
+
+  test('HF-28: only a batch that is open says so', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    const made = (await api.post('/v1/batches', { jobs: [], then: { queue: q }, open: true }, { headers: { 'idempotency-key': `o-${q}` } })).json;
+    const path = `/v1/batches/${made.batch}`;
+    assert.equal((await api.get(path)).json.open, true);
+    assert.equal((await api.get(`/v1/jobs/${made.batch}`)).json.open, true);
+    await api.post(`/v1/jobs/${made.batch}/cancel`, {});
+    assert.equal((await api.get(path)).json.open, false);
+    assert.equal((await api.get(`/v1/jobs/${made.batch}`)).json.open, undefined);
+    for (const refused of [await api.post(`${path}/close`), await api.post(`${path}/jobs`, { jobs: [{ queue: q }] })]) {
+      assert.equal(refused.json.code, 'illegal_move', refused.text);
+      assert.match(refused.json.detail, /the job is not open/);
+    }
+    const rule = await api.post('/v1/batches', { jobs: [], then: { queue: q, on_dependency_failure: 'run' } });
+    assert.match(rule.json.detail, /the rule of a batch is its on_failure/);
   });
 
   test('HF-28: an open batch gets more jobs until it is closed', async () => {

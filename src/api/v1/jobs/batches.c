@@ -25,6 +25,7 @@ struct jobs_commit {
     uint32_t count;
     bool has_then;   /* the last of them */
     struct span key; /* Idempotency-Key of the request; empty = none */
+    struct span body;
 };
 
 static void write_jobs(struct json_writer *w, const struct enqueued_view *list, uint32_t count)
@@ -133,7 +134,8 @@ static const struct field more_rows[] = {
     {"jobs", FIELD_OBJECTS, AT(jobs), 0, LIMIT_BATCH, NULL, FIELD_REQUIRED},
 };
 
-/* Each job that has no key gets that of the request with its index; `then` gets it unchanged. */
+/* Each job that has no key gets that of the request with its index; `then` gets it unchanged, for
+ * the whole request: another one with this key is refused. */
 static int take_key(struct jobs_commit *in, uint32_t index, struct span text)
 {
     char suffix[16];
@@ -147,7 +149,7 @@ static int take_key(struct jobs_commit *in, uint32_t index, struct span text)
         return -ERR_NOMEM;
     memcpy(key, in->key.at, in->key.len);
     memcpy(key + in->key.len, suffix, (size_t)len);
-    enqueue_set_key(op, span_of(key, in->key.len + (size_t)len), text);
+    enqueue_set_key(op, span_of(key, in->key.len + (size_t)len), then ? in->body : text);
     return 0;
 }
 
@@ -211,6 +213,7 @@ static int jobs_begin(struct jobs_commit *in, size_t jobs)
 {
     struct err_note note;
     in->key = http_request_header(http_request(in->x), "idempotency-key");
+    in->body = http_request(in->x)->body;
     in->count = (uint32_t)jobs + in->has_then;
     in->jobs = arena_array(in->arena, in->count, sizeof *in->jobs);
     if (!in->jobs) {
@@ -254,8 +257,10 @@ void batch_add_handle(void *ctx, struct http_exchange *x)
         problem_answer(x, &in.problem);
         return;
     }
-    for (uint32_t i = 0; i < in.count; i++)
+    for (uint32_t i = 0; i < in.count; i++) {
         in.jobs[i].member_of = batch;
+        enqueue_scope_key(&in.jobs[i], batch.seq);
+    }
     jobs_submit(&in);
 }
 
@@ -265,7 +270,7 @@ static void write_batch(struct json_writer *w, const struct job_view *v)
 {
     json_write_object(w);
     write_id(w, "batch", v->job.id_hi, v->job.seq);
-    write_bool(w, "open", v->dependent.open);
+    write_bool(w, "open", depends_open(v));
     write_text(w, "on_failure", dependency_rule_name((enum dependency_rule)v->dependent.rule));
     json_write_key(w, "counts");
     depends_write_counts(w, v);

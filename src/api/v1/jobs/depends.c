@@ -52,6 +52,34 @@ static int take_parents(const struct field_reader *r, struct texts_in parents,
     return 0;
 }
 
+/* Whether the list has "#…"; -ERR_SYNTAX does not occur, because the text was read before. */
+static int find_ref(void *ctx, struct json_reader *r, struct span name, struct json_token value)
+{
+    struct json_token t = value;
+    struct span whole;
+    if (!span_equal(name, SPAN_LITERAL("depends_on")) || value.kind != JSON_ARRAY_BEGIN)
+        return json_skip(r, value, &whole);
+    for (int err; t.kind != JSON_ARRAY_END;) {
+        if ((err = json_next(r, &t)) < 0)
+            return err;
+        if (t.kind == JSON_STRING && t.raw.len > 1 && t.raw.at[1] == '#')
+            *(bool *)ctx = true;
+        else if (t.kind == JSON_ARRAY_BEGIN || t.kind == JSON_OBJECT_BEGIN)
+            return -ERR_INVALID; /* no list of texts */
+    }
+    return 0;
+}
+
+bool depends_has_refs(struct arena *arena, struct span text)
+{
+    struct json_reader r;
+    bool found = false;
+    json_open(&r, text);
+    int err = json_object(&r, arena, find_ref, &found);
+    (void)err; /* what was found before an error counts */
+    return found;
+}
+
 int depends_take(const struct field_reader *r, struct texts_in parents, uint8_t rule,
                  struct op_enqueue *op, bool *ret_refs)
 {
@@ -60,7 +88,8 @@ int depends_take(const struct field_reader *r, struct texts_in parents, uint8_t 
         if (!fields_has(r, "on_dependency_failure"))
             return 0;
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "on_dependency_failure",
-                    "on_dependency_failure needs depends_on");
+                    "on_dependency_failure needs depends_on; the rule of a batch is its "
+                    "on_failure");
         return -ERR_INVALID;
     }
     int err = depends_supported(r->broker, r->problem, "depends_on");
@@ -78,6 +107,12 @@ int depends_take(const struct field_reader *r, struct texts_in parents, uint8_t 
 }
 
 /* ---- views ---- */
+
+/* A job that has ended, or was requeued, stays as it is. */
+bool depends_open(const struct job_view *v)
+{
+    return v->dependent.open && v->job.state == STATE_BLOCKED;
+}
 
 void depends_write_counts(struct json_writer *w, const struct job_view *v)
 {
@@ -97,7 +132,7 @@ void depends_write(struct json_writer *w, const struct job_view *v)
                dependency_rule_name((enum dependency_rule)v->dependent.rule));
     json_write_key(w, "dependencies");
     depends_write_counts(w, v);
-    if (v->dependent.open)
+    if (depends_open(v))
         write_bool(w, "open", true);
     if (!v->parents)
         return;

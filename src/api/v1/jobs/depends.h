@@ -13,10 +13,15 @@ extern const char *const dependency_rules[];
  * store has no dependencies. */
 MUST_CHECK int depends_take(const struct field_reader *r, struct texts_in parents, uint8_t rule,
                             struct op_enqueue *op, bool *ret_refs);
+/* Whether the job that this JSON text describes names a job of the same request, even if it is not
+ * a valid job. */
+bool depends_has_refs(struct arena *arena, struct span text);
 /* -ERR_INVALID with the problem set when the store has no dependencies. */
 MUST_CHECK int depends_supported(const struct broker *b, struct problem *p, const char *field);
 /* The members "on_dependency_failure" and "dependencies" of a job, and "waits_for" if the view has
  * it; nothing for a job that depends on no other. */
 void depends_write(struct json_writer *w, const struct job_view *v);
+/* Whether more dependencies can be added to the job. */
+bool depends_open(const struct job_view *v);
 /* The counts alone: an object. */
 void depends_write_counts(struct json_writer *w, const struct job_view *v);

@@ -186,6 +186,8 @@ static void add_object(struct enqueue *e, struct batch *b, size_t index, struct 
         err = -ERR_INVALID;
     }
     if (err < 0) {
+        /* The graph that it belongs to must not be enqueued without it. */
+        e->refs |= b->many && depends_has_refs(e->request->arena, text);
         batch_refuse(b, index, &e->problem);
         return;
     }
@@ -237,6 +239,13 @@ void enqueue_set_key(struct op_enqueue *op, struct span key, struct span text)
     struct enqueue e = {.queue = op->queue};
     op->idempotency_key = key;
     op->fingerprint = fingerprint_of(&e, span_of(NULL, 0), text);
+}
+
+void enqueue_scope_key(struct op_enqueue *op, uint64_t scope)
+{
+    if (op->idempotency_key.len > 0)
+        op->fingerprint =
+            hash128_scoped(fingerprint_key, op->fingerprint, span_of(&scope, sizeof scope)).lo;
 }
 
 /* Adds a job whose payload is the body. */

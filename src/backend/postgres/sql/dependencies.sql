@@ -10,21 +10,32 @@ d.rule, d.open, d.total, d.done, d.dead, d.cancelled, d.removed
 ((SELECT e.child FROM @dependency e WHERE e.parent = ${seq} LIMIT 1) IS NOT NULL
     OR (SELECT e.child FROM @dependency e WHERE e.child = ${seq} LIMIT 1) IS NOT NULL)
 
+-- part: parent_seqs(seqs; hi; lo)
+-- Jobs by sequence and by idempotency key.
+ARRAY(
+    SELECT unnest(${seqs}::int8[])
+    UNION ALL
+    SELECT i.seq
+    FROM unnest(${hi}::int8[], ${lo}::int8[]) k(hi, lo)
+    JOIN @idempotency_key i ON i.hi = k.hi AND i.lo = k.lo
+)
+
 -- name: parents
--- Returns the jobs that are to become parents ($1), each with the name of its queue if it is ready, and keeps them from
--- ending until the transaction is over.
+-- Returns the jobs that are to become parents ($1, and by idempotency key $2, $3), each with the name of its queue if it
+-- is ready, and keeps them from ending until the transaction is over. It follows idempotency_keys, so it knows all keys
+-- that this statement has found.
 SELECT j.seq, j.id_hi, j.state, CASE WHEN j.state = ${ready} THEN q.name END
 FROM @job j
 JOIN @queues q ON ${shown}
-WHERE j.seq = ANY ($1::int8[])
+WHERE j.seq = ANY (${parent_seqs($1; $2; $3)})
 ORDER BY j.seq
 FOR SHARE OF j;
 
 -- name: settling
--- Returns those of the jobs $1 that are settling. It follows the statement that locks them.
+-- Returns those of the jobs ($1, $2, $3: as above) that are settling. It follows the statement that locks them.
 SELECT w.seq
 FROM @dependency_work w
-WHERE w.seq = ANY ($1::int8[]);
+WHERE w.seq = ANY (${parent_seqs($1; $2; $3)});
 
 -- name: dependents
 -- Returns what these jobs ($1) depend on. It follows the statement that locks them.

@@ -51,14 +51,30 @@ static void send_new_edges(struct unit *u)
         pg_args_clear(a);
 }
 
+static void keys_arg(struct unit *u, bool low)
+{
+    const struct unit_dependencies *d = &u->deps;
+    struct args *a = &pg_unit(u)->args;
+    pg_array_begin(a, ARRAY_I8);
+    for (size_t i = 0; i < d->wanted_key_count; i++)
+        pg_array_i8(a, (int64_t)(low ? d->wanted_keys[i].lo : d->wanted_keys[i].hi));
+    pg_array_end(a);
+}
+
+static void send_parents(struct unit *u, enum load_slot slot, enum sql_id id)
+{
+    seqs_arg(u, u->deps.wanted, u->deps.wanted_count);
+    keys_arg(u, false);
+    keys_arg(u, true);
+    send_as(u, slot, id);
+}
+
 void pg_dependencies_send_load(struct unit *u)
 {
     const struct unit_dependencies *d = &u->deps;
-    if (d->wanted_count) {
-        seqs_arg(u, d->wanted, d->wanted_count);
-        send_as(u, LOAD_PARENTS, SQL_PARENTS);
-        seqs_arg(u, d->wanted, d->wanted_count);
-        send_as(u, LOAD_SETTLING, SQL_SETTLING);
+    if (d->wanted_count || d->wanted_key_count) {
+        send_parents(u, LOAD_PARENTS, SQL_PARENTS);
+        send_parents(u, LOAD_SETTLING, SQL_SETTLING);
     }
     if (d->open_count) {
         seqs_arg(u, d->open, d->open_count);

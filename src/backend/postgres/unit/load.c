@@ -229,12 +229,12 @@ bool pg_unit_send_load(struct unit *u)
         send_as(u, LOAD_SEQS, SQL_SEQS);
     }
     send_jobs(u);
+    send_idem(u); /* before the parents, which it may name */
     pg_dependencies_send_load(u);
     send_holders(u);
     send_nonces(u);
     send_claims(u);
     pg_limits_send_load(u);
-    send_idem(u);
     pg_keys_send_commits(u);
     if (unit_may_notify(u)) {
         pg_unit(u)->slots[LOAD_ALERTS] = pg_conn_sent(pg_pipeline_of(u));
