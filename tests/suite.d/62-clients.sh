@@ -33,6 +33,7 @@ for backend in '' postgres redis; do
   py_conform "$backend"
   ! tap_wanted "clients/py-conformance${backend:+-$backend}" || tap_ahead "${words[@]}"
 done
+! tap_wanted clients/py-worker || tap_ahead python3 $py/tap.py test_worker
 ! tap_wanted clients/py-conformance-threads || tap_ahead "${py_threads[@]}"
 ! tap_wanted clients/py-chaos || tap_ahead "${py_chaos[@]}"
 tap_check clients/js-lint $js/check.sh lint
@@ -49,6 +50,8 @@ tap_cases clients/js-leaks node --test-reporter=tap $js/leaks.test.mjs
 tap_check clients/py-lint $py/check.sh lint
 tap_check clients/py-versions $py/check.sh versions
 tap_cases clients/py-unit python3 $py/tap.py test_unit
+tap_cases clients/py-client python3 $py/tap.py test_client
+tap_cases clients/py-worker python3 $py/tap.py test_worker
 tap_cases clients/py-package python3 $py/tap.py test_package
 for backend in '' postgres redis; do
   py_conform "$backend"
@@ -56,4 +59,5 @@ for backend in '' postgres redis; do
 done
 tap_cases clients/py-conformance-threads "${py_threads[@]}"
 tap_cases clients/py-chaos "${py_chaos[@]}"
+tap_cases clients/py-leaks python3 $py/tap.py test_leaks
 tap_done

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from typing import Any, Coroutine, TypeVar
+from typing import Any, Callable, Coroutine, TypeVar
 
 from .errors import AbortedError
 
 T = TypeVar("T")
-TASKS_S = 5
+TASKS_S = 2
 """How long the end of an event loop waits for tasks that were cancelled."""
 
 
@@ -42,15 +42,16 @@ class LoopThread:
             future.cancel()
             raise
 
-    def stop(self, timeout: float = 5) -> None:
-        """Cancels what runs and ends the thread."""
+    def stop(self, before: Callable[[], None] = lambda: None) -> None:
+        """Cancels what runs and ends the thread. ``before`` is called in the event loop."""
         with self._lock:
             if self._stopped:
                 return
             self._stopped = True
+            self.loop.call_soon_threadsafe(before)
             self.loop.call_soon_threadsafe(self.loop.stop)
         if threading.current_thread() is not self.thread:
-            self.thread.join(timeout)
+            self.thread.join(2 * TASKS_S)
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:

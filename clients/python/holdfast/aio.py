@@ -86,10 +86,13 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Ends all requests; later ones fail."""
+        self._abort()
+        await asyncio.sleep(0)  # the connections close in the next step of the event loop
+
+    def _abort(self) -> None:
         self._closed = True
-        if self._session and self._session.loop is asyncio.get_running_loop():
+        if self._session and not self._session.ended():
             self._session.transport.close()
-            await asyncio.sleep(0)  # the connections close in the next step of the event loop
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -79,13 +79,11 @@ class Client:
     def close(self) -> None:
         """Ends all requests; later ones fail with AbortedError."""
         with self._lock:
-            thread, end = self._thread, self._end
+            end = self._end
             self._thread = self._end = None
             closed, self._client._closed = self._client._closed, True
-        if closed or not thread or not end:
-            return
-        thread.run(self._client.close())
-        end()
+        if end and not closed:
+            end()
 
     def __enter__(self) -> Client:
         return self
@@ -109,7 +107,7 @@ class Client:
             if not self._thread:
                 self._thread = LoopThread("holdfast-client")
                 # Also when the program ends, or drops the client without closing it.
-                self._end = weakref.finalize(self, self._thread.stop)
+                self._end = weakref.finalize(self, _end, self._thread, self._client)
             return self._thread
 
     def _forked(self) -> None:
@@ -119,6 +117,10 @@ class Client:
             self._end.detach()
         self._thread = self._end = None
         self._lock = threading.Lock()
+
+
+def _end(thread: LoopThread, client: AsyncClient) -> None:
+    thread.stop(client._abort)
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()

@@ -35,7 +35,10 @@ def context(carrier: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        _current.reset(token)
+        try:
+            _current.reset(token)
+        except ValueError:  # the handler ends with its event loop, outside its context
+            pass
 
 
 def current() -> Optional[str]:

@@ -51,7 +51,8 @@ class Peer:
     if the act is a tuple (bytes, "close"); "close" and "reset" end the connection instead, "hang" does nothing.
     """
 
-    def __init__(self, *acts):
+    def __init__(self, *acts, tls=None):
+        self._tls = tls
         self.acts = list(acts)
         self.requests = []
         self.connections = 0
@@ -73,6 +74,12 @@ class Peer:
 
     def _serve(self, connection):
         data = b""
+        if self._tls:
+            try:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            except OSError:  # the client does not accept the certificate
+                return
+            self._open.append(connection)
         while True:
             try:
                 part = connection.recv(65536)

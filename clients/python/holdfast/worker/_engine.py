@@ -55,6 +55,8 @@ class Engine:
         self._client = AsyncClient.from_options(settings.options)
         self._capacity = settings.concurrency + settings.prefetch
         self._held: Dict[str, Held] = {}
+        # Whose handlers run; their leases may be over.
+        self._handled: Set[Held] = set()
         self._waiting: Deque[Held] = deque()
         self._state = "active"
         self._claiming = Abort()
@@ -144,9 +146,8 @@ class Engine:
         await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()
-        for held in list(self._held.values()):
-            if held.phase == RUNNING:
-                self._ignored(held, 0)
+        for held in list(self._handled):
+            self._ignored(held, 0)
 
     async def _change(self) -> None:
         """The next end of a job, or a stop."""
@@ -238,6 +239,7 @@ class Engine:
     def _start(self, held: Held) -> None:
         held.phase = RUNNING
         self.running += 1
+        self._handled.add(held)
         held.context = context = Context(self.name, held, self._client, self.loop, self)
         call_hook(self._hooks, "started", held.job)
         handler = self._settings.handler_of(held.job)
@@ -249,11 +251,10 @@ class Engine:
             self._threads.submit(held, functools.partial(handler.run, held.job, context))
 
     def _start_task(self, held: Held, handler: Handler, context: Context) -> None:
-        task = self._spawn(handler.run_async(held.job, context))
-        held.cancel = task.cancel
+        task = held.task = self._spawn(handler.run_async(held.job, context))
 
         def ended(task: asyncio.Task[Any]) -> None:
-            held.cancel = None
+            held.task = None
             error = asyncio.CancelledError("the handler was cancelled") if task.cancelled() else task.exception()
             self._handler_ended(held, None if error else task.result(), error)
 
@@ -267,6 +268,7 @@ class Engine:
         await held.context.flush()
         held.phase = REPORTING
         self.running -= 1
+        self._handled.discard(held)
         self._start_waiting()
         self._changed.set()
         if self._is_over(held):
@@ -369,7 +371,7 @@ class Engine:
     def _ignored(self, held: Held, seconds: float) -> None:
         if held.phase != RUNNING:
             return
-        call_hook(self._hooks, "ignored", held.job, seconds, self._threads.where(held))
+        call_hook(self._hooks, "ignored", held.job, seconds, held.where() or self._threads.where(held))
         if seconds:
             self.loop.call_later(seconds, self._ignored, held, 2 * seconds)
 

@@ -6,6 +6,8 @@ says so, or when the lease would have ended without a renewal, whichever comes f
 """
 from __future__ import annotations
 
+import asyncio
+import io
 import math
 import threading
 from typing import TYPE_CHECKING, Any, Callable, List, Optional
@@ -24,7 +26,7 @@ _lock = threading.Lock()
 
 class Held:
     __slots__ = ("job", "token", "lease_ms", "since", "renewed_at", "phase", "deadline", "lost", "releasing", "stop_reason",
-                 "context", "cancel", "_latest", "_event", "_listeners")
+                 "context", "task", "_latest", "_event", "_listeners")
 
     def __init__(self, job: Job[Any], now: float) -> None:
         self.job = job
@@ -46,8 +48,8 @@ class Held:
         self.stop_reason: Optional[HoldfastError] = None
         """Why the work must stop."""
         self.context: Optional[Context] = None
-        self.cancel: Optional[Callable[[], Any]] = None
-        """Cancels the task of an asynchronous handler that is running."""
+        self.task: Optional[asyncio.Task[Any]] = None
+        """The task of an asynchronous handler that is running."""
         self._event: Optional[threading.Event] = None
         self._listeners: List[Callable[[], Any]] = []
 
@@ -67,8 +69,8 @@ class Held:
             self._listeners = []
         if event:
             event.set()
-        if self.cancel:
-            self.cancel()
+        if self.task:
+            self.task.cancel()
         for listener in listeners:
             try:
                 listener()
@@ -82,6 +84,13 @@ class Held:
                 self._listeners.append(listener)
                 return
         listener()
+
+    def where(self) -> str:
+        """The stack of the task."""
+        text = io.StringIO()
+        if self.task:
+            self.task.print_stack(file=text)
+        return text.getvalue()
 
     def wait(self, seconds: Optional[float]) -> bool:
         """Waits in a thread until the work must stop; False: the time has passed."""
