@@ -71,10 +71,12 @@ typedef void (*broker_reply_fn)(void *ctx, const struct reply *reply);
  * OP_CLAIM. */
 MUST_CHECK int broker_submit(struct broker *b, const struct op *ops, size_t count,
                              broker_reply_fn fn, void *ctx);
-/* An OP_LIST whose jobs have their progress and log, at most LIMIT_LIST_REPORTS of them. One reply;
- * errors as above. */
-MUST_CHECK int broker_list_reports(struct broker *b, const struct op *op, broker_reply_fn fn,
-                                   void *ctx);
+/* An OP_LIST whose jobs have more than a list has: their progress and log, or what they depend on
+ * and, if they are blocked, wait for. At most LIMIT_LIST_DETAILS jobs. One reply; errors as above.
+ */
+enum list_detail { LIST_REPORTS = 1, LIST_DEPENDENCIES = 2 };
+MUST_CHECK int broker_list_details(struct broker *b, const struct op *op, unsigned what,
+                                   broker_reply_fn fn, void *ctx);
 
 /* ---- claims ---- */
 

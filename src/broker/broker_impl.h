@@ -6,7 +6,7 @@
  *   claims.c   claims, and those that wait
  *   streams.c  repeated claims, bound to a connection
  *   events.c   listeners
- *   reads.c    large reads, a few at a time;  list_reports.c  lists with progress and logs
+ *   reads.c    large reads, a few at a time;  list_details.c  lists with progress and logs
  *   announce.c lines in the log about jobs and queues
  *   event_json.c  the JSON of an event, for streams, webhooks and lists of notices
  *   figures.c  figures of each queue;  workers.c  the registry of workers

@@ -93,8 +93,8 @@ int validate_spooled(struct job_ref id)
 
 int validate_past(const struct job_past *past, struct err_note *note)
 {
-    if (past->state != STATE_READY && past->state != STATE_DEAD)
-        return err_note_set(note, -ERR_INVALID, "state must be ready or dead");
+    if (past->state != STATE_READY && past->state != STATE_DEAD && past->state != STATE_BLOCKED)
+        return err_note_set(note, -ERR_INVALID, "state must be ready, blocked or dead");
     if (!reason_fits((enum job_state)past->state, (enum job_reason)past->reason))
         return err_note_set(note, -ERR_INVALID, "reason must be one for which a job can be %s",
                             state_name((enum job_state)past->state));

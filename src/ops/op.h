@@ -153,8 +153,8 @@ struct op_depends {
     uint32_t count;
     uint8_t rule; /* enum dependency_rule */
     bool open;    /* more can be added until OP_DEPENDENCIES closes it */
-    /* Of a job that moves in, instead of the members above: what it had in the other store. If it
-     * is blocked, it comes open, and its dependencies are added when all jobs are there. */
+    /* Of a job with a past, instead of the members above: what it had in the other store. If it is
+     * blocked, it comes open, and its dependencies are added when all jobs are there. */
     const struct dependent *past;
 };
 

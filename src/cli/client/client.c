@@ -227,13 +227,17 @@ static const struct option export_options[] = {
      OPTION_FILE},
     {"force", 'f', NULL, "replace FILE if it exists", OPTION_FLAG},
     {"queue", 'q', "QUEUE", "only this queue; may be repeated", OPTION_LIST},
-    {"state", 0, "LIST", "only jobs in these states (scheduled,ready,running,dead)", OPTION_TEXT},
+    {"state", 0, "LIST", "only jobs in these states (scheduled,blocked,ready,running,dead)",
+     OPTION_TEXT},
     {"all", 'a', NULL, "include jobs that are done or cancelled", OPTION_FLAG},
 };
 
 static const struct option import_options[] = {
     CLIENT_OPTIONS,
     {"update_queues", 0, NULL, "set the policy of existing queues to that of the export",
+     OPTION_FLAG},
+    {"ignore_missing", 0, NULL,
+     "let blocked jobs start without the jobs for which they wait and that are not imported",
      OPTION_FLAG},
     {"nomarr", 0, "FILE", "read Nomarr's SQLite database instead of an export", OPTION_FILE},
 };
@@ -426,7 +430,8 @@ const struct command client_commands[] = {
      "Reads FILE or standard input. Queues that exist keep their policy unless --update-queues\n"
      "is given. Jobs get new ids; each old id is imported once, so the same file can be imported\n"
      "again after an interruption. Dead jobs stay dead, running ones become ready, done and\n"
-     "cancelled ones are skipped. With --nomarr the rows of the table `queue` of that database\n"
+     "cancelled ones are skipped. Blocked jobs wait for the new jobs. With --nomarr the rows of "
+     "the table `queue` of that database\n"
      "become jobs of the queues webqueue.TYPE of the API webqueue, also completed ones; every "
      "type\n"
      "must be in the server's setting webqueue.types, or nothing is imported.\n"

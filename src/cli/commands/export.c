@@ -15,7 +15,7 @@
 #include "core/limits.h"
 
 #define PAGE_ITEMS "500"
-#define STATES_USUAL "scheduled,ready,running,dead"
+#define STATES_USUAL "scheduled,blocked,ready,running,dead"
 #define DAMAGE_TOLD 20 /* damaged lines that are named */
 
 static int cannot(const struct err_note *note)
@@ -104,13 +104,14 @@ static bool next_of(struct client_session *s, char *into, size_t room)
 static int list_write(struct client_session *s, struct export_file *f,
                       const struct export_list *list, const char *queue, const char *states)
 {
-    const char *reports = list->item == export_job ? "true" : NULL;
+    const char *details = list->item == export_job ? "true" : NULL;
     char cursor[2 * LIMIT_KV_KEY_BYTES + 2] = "";
     bool more = true;
     while (more) {
         client_path_add(&s->path, list->path);
         client_path_query(&s->path, "limit", PAGE_ITEMS);
-        client_path_query(&s->path, "reports", reports);
+        client_path_query(&s->path, "reports", details);
+        client_path_query(&s->path, "dependencies", details);
         client_path_query(&s->path, "state", states);
         client_path_query(&s->path, "queue", queue);
         client_path_query(&s->path, "cursor", *cursor ? cursor : NULL);

@@ -2,8 +2,9 @@
 /* holdfast import: imports the queues and jobs of an export into a running server.
  *
  * Queues are created as their lines are read; jobs are sent in batches to POST /v1/import, which
- * accepts each old id once, so that the same file can be sent again after an interruption. A
- * line that is invalid or refused is named by its number, and the import continues. */
+ * accepts each old id once, so that the same file can be sent again after an interruption. Blocked
+ * jobs are then connected with the jobs for which they wait. A line that is invalid or refused is
+ * named by its number, and the import continues. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "cli/transfer/import_alerts.h"
 #include "cli/transfer/import_keys.h"
 #include "cli/transfer/import_nomarr.h"
+#include "cli/transfer/import_waits.h"
 #include "cli/transfer/web_types.h"
 
 #define BATCH_JOBS 1000
@@ -25,7 +27,8 @@
 
 struct import_line {
     uint64_t number;
-    size_t at, len; /* in the batch */
+    size_t at, len;     /* in the batch */
+    struct hash128 job; /* its old id */
 };
 
 struct import {
@@ -39,6 +42,7 @@ struct import {
     uint64_t schedules_made, schedules_kept;
     struct import_keys keys;
     struct import_alerts alerts;
+    struct import_waits waits;
     struct web_types types;                        /* --nomarr */
     uint64_t made, changed, kept;                  /* queues */
     uint64_t imported, existing, skipped, refused; /* jobs; refused: lines of any kind */
@@ -67,23 +71,27 @@ static struct span problem_text(struct import *im, struct span problem)
     return client_answer_text(problem, "detail", arena);
 }
 
-static void outcomes_count(struct import *im, size_t first, size_t count)
+static int outcomes_count(struct import *im, size_t first, size_t count)
 {
     struct client_items items;
     struct span item, error;
     size_t i = 0;
     client_items_of(&items, client_answer(im->s), "jobs");
     for (; client_items_next(&items, &item) && i < count; i++) {
+        int64_t seq = client_answer_int(item, "seq", 0);
         if (client_answer_find(item, "error", &error))
             refuse(im, im->jobs[first + i].number, problem_text(im, error));
         else if (client_answer_true(item, "created"))
             im->imported++;
         else
             im->existing++;
+        if (!import_waits_there(&im->waits, im->jobs[first + i].job, (uint64_t)seq))
+            return client_no_memory();
     }
     for (; i < count; i++) /* an answer must have an outcome for each job */
         refuse(im, im->jobs[first + i].number,
                SPAN_LITERAL("the server returned no outcome for it"));
+    return CLIENT_DONE;
 }
 
 static void progress_show(const struct import *im)
@@ -122,7 +130,7 @@ static int jobs_send(struct import *im, size_t first, size_t count)
 {
     int status = ask_for(im, first, count);
     if (status == CLIENT_DONE) {
-        outcomes_count(im, first, count);
+        status = outcomes_count(im, first, count);
     } else if (status == CLIENT_REFUSED && im->s->reply.status == 413 && count > 1) {
         status = jobs_send(im, first, count / 2);
         if (status == CLIENT_DONE)
@@ -138,27 +146,61 @@ static int jobs_send(struct import *im, size_t first, size_t count)
     return status;
 }
 
+/* end: of the file, when no more jobs come. */
+static int waits_connect(struct import *im, bool end)
+{
+    int status = import_waits_connect(&im->waits, end);
+    return status == CLIENT_DONE ? status : stopped(im, status, im->lines.number);
+}
+
 static int batch_flush(struct import *im)
 {
     int status = im->job_count > 0 ? jobs_send(im, 0, im->job_count) : CLIENT_DONE;
     im->job_count = 0;
     buf_clear(&im->batch);
     progress_show(im);
-    return status;
+    return status == CLIENT_DONE ? waits_connect(im, false) : status;
+}
+
+/* Sends the batch if this job does not fit into it. */
+static int batch_room(struct import *im, struct span job)
+{
+    bool full = im->job_count == BATCH_JOBS ||
+                (im->job_count > 0 && im->batch.len + job.len + 1 > BATCH_BYTES);
+    return full ? batch_flush(im) : CLIENT_DONE;
+}
+
+static int batch_put(struct import *im, struct span job)
+{
+    size_t at = im->batch.len;
+    struct span id = client_answer_text(job, "id", &im->s->arena);
+    if (buf_append_span(&im->batch, job) < 0 || buf_append(&im->batch, "\n", 1) < 0)
+        return client_no_memory();
+    im->jobs[im->job_count++] =
+        (struct import_line){im->lines.number, at, job.len + 1, import_waits_id(id)};
+    return CLIENT_DONE;
 }
 
 static int batch_add(struct import *im, struct span job)
 {
-    bool full = im->job_count == BATCH_JOBS ||
-                (im->job_count > 0 && im->batch.len + job.len + 1 > BATCH_BYTES);
-    int status = full ? batch_flush(im) : CLIENT_DONE;
-    if (status != CLIENT_DONE)
-        return status;
-    size_t at = im->batch.len;
-    if (buf_append_span(&im->batch, job) < 0 || buf_append(&im->batch, "\n", 1) < 0)
-        return client_no_memory();
-    im->jobs[im->job_count++] = (struct import_line){im->lines.number, at, job.len + 1};
-    return CLIENT_DONE;
+    int status = batch_room(im, job);
+    return status == CLIENT_DONE ? batch_put(im, job) : status;
+}
+
+static void wait_refused(void *ctx, uint64_t number, struct span why)
+{
+    refuse(ctx, number, why);
+}
+
+/* It is connected after the batch that it goes into. */
+static int blocked_take(struct import *im, struct span job)
+{
+    int status = batch_room(im, job);
+    if (status == CLIENT_DONE)
+        status = import_waits_note(&im->waits, im->lines.number, job);
+    if (status == CLIENT_REFUSED)
+        return CLIENT_DONE;
+    return status == CLIENT_DONE ? batch_put(im, job) : status;
 }
 
 /* Done jobs of an export stay with the server that ran them. */
@@ -170,6 +212,8 @@ static int job_take(struct import *im, struct span job)
         im->skipped++;
         return CLIENT_DONE;
     }
+    if (span_equal(state, SPAN_LITERAL("blocked")))
+        return blocked_take(im, job);
     return batch_add(im, job);
 }
 
@@ -442,6 +486,8 @@ static int lines_take(struct import *im)
     bool flushes = status == CLIENT_DONE || more < 0;
     int flushed = flushes ? batch_flush(im) : CLIENT_DONE;
     if (flushes && flushed == CLIENT_DONE)
+        flushed = waits_connect(im, true);
+    if (flushes && flushed == CLIENT_DONE)
         flushed = keys_flush(im);
     return status == CLIENT_DONE ? flushed : status;
 }
@@ -561,16 +607,20 @@ static int import(struct client_session *s)
                         .unit = "line",
                         .keys = {.s = s, .refuse = key_refused},
                         .alerts = {.s = s},
+                        .waits = {.s = s,
+                                  .refuse = wait_refused,
+                                  .ignore_missing = arguments_has(s->args, "ignore_missing")},
                         .progress = isatty(STDERR_FILENO)};
     const char *nomarr = arguments_text(s->args, "nomarr", NULL);
     const char *file = s->args->word_count > 0 ? s->args->words[0] : "-";
     struct buf word;
     buf_init(&im.batch);
+    import_waits_init(&im.waits);
     buf_init(&word);
     im.jobs = mem_array(BATCH_JOBS, sizeof *im.jobs);
     bool named = strcmp(file, "-") != 0;
     int status = CLIENT_DONE;
-    im.keys.ctx = &im;
+    im.keys.ctx = im.waits.ctx = &im;
     if (import_keys_init(&im.keys) < 0 || !im.jobs ||
         buf_printf(&word, "%s%s", named ? "@" : "", file) < 0 || buf_append(&word, "", 1) < 0)
         status = client_no_memory();
@@ -578,6 +628,7 @@ static int import(struct client_session *s)
         status = nomarr ? nomarr_run(&im, nomarr) : import_run(&im, word.data);
     mem_free(im.jobs);
     import_keys_done(&im.keys);
+    import_waits_done(&im.waits);
     buf_done(&im.batch);
     buf_done(&word);
     return status;

@@ -46,8 +46,8 @@ static int states_take(struct export_run *run)
         enum job_state state;
         if (!state_parse(at, len, &state))
             return client_complain(CLIENT_USAGE,
-                                   "--state has %s; states are scheduled, ready, running, done, "
-                                   "dead and cancelled",
+                                   "--state has %s; states are scheduled, blocked, ready, running, "
+                                   "done, dead and cancelled",
                                    quoted(span_of(at, len), shown));
         run->states |= STATE_BIT(state);
         at += len;

@@ -119,9 +119,9 @@ static bool depends_valid(const struct op_enqueue *want, struct reply *r)
     if (d->rule >= DEPENDENCY_RULE_COUNT ||
         (d->past && (!dependent_fits(d->past, 0) || (d->past->open && dependent_waits(d->past)))))
         return reply_refuse(r, OUT_INVALID, "on_dependency_failure must be cancel, run or dead");
-    if (d->past &&
-        (!want->moved || !want->past || (want->past->state == STATE_BLOCKED) != d->past->open))
-        return reply_refuse(r, OUT_INVALID, "only a job that moves in has earlier dependencies");
+    if (d->past && (!want->past || (want->past->state == STATE_BLOCKED) != d->past->open))
+        return reply_refuse(r, OUT_INVALID,
+                            "only a job that comes from another store has earlier dependencies");
     return true;
 }
 

@@ -220,8 +220,8 @@ static bool encode_options(struct ops *o, const struct job_options *options, str
  * One that moves in with its id keeps both. */
 static void fill_past(const struct op_enqueue *want, struct job *j)
 {
-    if (want->past->state == STATE_DEAD)
-        j->state = STATE_DEAD;
+    if (want->past->state != STATE_READY)
+        j->state = want->past->state;
     j->reason = want->past->reason;
     j->failures = want->past->failures;
     j->crashes = want->past->crashes;

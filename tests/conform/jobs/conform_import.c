@@ -286,6 +286,91 @@ static void comes_done(struct env *e)
     EXPECT_COUNTS("q", .ready = 1, .done = 1, .dead = 1);
 }
 
+static struct op add_op(uint64_t seq, const struct job_ref *parents, uint32_t count, bool close)
+{
+    return (struct op){
+        .kind = OP_DEPENDENCIES,
+        .dependencies = {.job = {.seq = seq}, .parents = parents, .count = count, .close = close}};
+}
+
+/* It comes open; what it waits for in this store is added, and then it is closed. */
+static void comes_blocked(struct env *e)
+{
+    struct dependent had = {.open = true, .rule = DEPENDENCY_RUN};
+    had.counts[DEPENDENCY_END_NONE] = 3;
+    had.counts[DEPENDENCY_END_DONE] = 2;
+    had.counts[DEPENDENCY_END_REMOVED] = 1;
+    struct op_depends depends = {.rule = DEPENDENCY_RUN, .past = &had};
+    struct job_past past = {.state = STATE_BLOCKED, .failures = 1, .error = {"noted", 5}};
+    struct op op = import_op("q", &past);
+    op.enqueue.depends = &depends;
+    op.enqueue.idempotency_key = SPAN_LITERAL("import/7");
+    uint64_t child = put_op(e, op);
+    EXPECT_STATE(child, STATE_BLOCKED);
+    EXPECT(run(e, op)->repeat);
+    EXPECT_COUNTS("q", .blocked = 1);
+    const struct job_view *v = get(e, child);
+    EXPECT(v->is_dependent && v->dependent.open);
+    EXPECT_INT(v->dependent.counts[DEPENDENCY_END_NONE], 3);
+    EXPECT_INT(v->job.failures, 1);
+    EXPECT_TEXT(v->error, "noted");
+    struct job_ref parent = {.seq = put(e, "p")};
+    EXPECT_OUT(run(e, add_op(child, &parent, 1, true)), OUT_OK);
+    EXPECT_OUT(run(e, add_op(child, &parent, 1, true)), OUT_ILLEGAL); /* it is closed */
+    EXPECT_STATE(child, STATE_BLOCKED);
+    EXPECT_INT(get(e, child)->dependent.counts[DEPENDENCY_END_NONE], 4);
+    EXPECT_OUT(ack(e, take(e, "p")), OUT_OK);
+    settle_due(e);
+    EXPECT_STATE(child, STATE_READY);
+    EXPECT_INT(take(e, "q").seq, child);
+}
+
+/* A parent had failed when it was exported: the rule holds at the latest when it is closed. */
+static void comes_blocked_and_fails(struct env *e)
+{
+    struct dependent had = {.open = true, .rule = DEPENDENCY_DEAD};
+    had.counts[DEPENDENCY_END_NONE] = had.counts[DEPENDENCY_END_CANCELLED] = 1;
+    struct op_depends depends = {.rule = DEPENDENCY_DEAD, .past = &had};
+    struct job_past past = {.state = STATE_BLOCKED};
+    struct op op = import_op("q", &past);
+    op.enqueue.depends = &depends;
+    uint64_t child = put_op(e, op);
+    uint8_t closed = run(e, add_op(child, NULL, 0, true))->outcome;
+    EXPECT(closed == OUT_OK || closed == OUT_ILLEGAL); /* it may have ended already */
+    settle_due(e);
+    EXPECT_STATE(child, STATE_DEAD);
+    EXPECT_INT(get(e, child)->job.reason, REASON_DEPENDENCY_FAILED);
+}
+
+/* The final job of a batch keeps the counts when it waits no more. */
+static void comes_with_its_counts(struct env *e)
+{
+    struct dependent had = {.rule = DEPENDENCY_RUN};
+    had.counts[DEPENDENCY_END_NONE] = 5;
+    had.counts[DEPENDENCY_END_DONE] = 4;
+    had.counts[DEPENDENCY_END_DEAD] = 1;
+    struct op_depends depends = {.rule = DEPENDENCY_RUN, .past = &had};
+    struct op op = import_op("q", &tried_past);
+    op.enqueue.depends = &depends;
+    uint64_t seq = put_op(e, op);
+    expect_past(e, seq, STATE_READY, &tried_past);
+    const struct job_view *v = get(e, seq);
+    EXPECT(v->is_dependent && !v->dependent.open);
+    EXPECT_INT(v->dependent.rule, DEPENDENCY_RUN);
+    EXPECT_INT(v->dependent.counts[DEPENDENCY_END_DONE], 4);
+    EXPECT_INT(v->waits, 0);
+    EXPECT_INT(take(e, "q").seq, seq);
+    op.enqueue.past = NULL;
+    EXPECT_OUT(run(e, op), OUT_INVALID);
+    had.open = true; /* although it is not blocked */
+    op.enqueue.past = &tried_past;
+    EXPECT_OUT(run(e, op), OUT_INVALID);
+    op.enqueue.depends = NULL;
+    struct job_past blocked = {.state = STATE_BLOCKED};
+    op.enqueue.past = &blocked;
+    EXPECT_OUT(run(e, op), OUT_INVALID);
+}
+
 static const struct conform_case cases[] = {
     CASE("PDQ-7 a spool's job comes with its id, once", comes_with_its_id, .flags = EXACT,
          .needs = NEEDS_ONE_STORE),
@@ -302,5 +387,11 @@ static const struct conform_case cases[] = {
     CASE("import: a queue that takes no new jobs, a full one", closed_and_full, EXACT),
     CASE("import: what cannot be is refused", wrong),
     CASE("import: makes no event but enqueued", silent, EXACT),
+    CASE("HF-10 import: a blocked job comes open and waits for what is added", comes_blocked,
+         .needs = NEEDS_DEPENDENCIES),
+    CASE("HF-10 import: a parent that had failed counts by the rule of the job",
+         comes_blocked_and_fails, .needs = NEEDS_DEPENDENCIES),
+    CASE("HF-10 import: a job keeps how the others had ended", comes_with_its_counts,
+         .flags = EXACT, .needs = NEEDS_DEPENDENCIES),
 };
 TOPIC(topic_import, cases);

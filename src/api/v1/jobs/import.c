@@ -4,13 +4,17 @@
  *
  * A job gets a new id. The old id makes the import repeatable, because the idempotency key is
  * derived from it, and is shown as imported_from among the job's attributes. Members that only
- * describe the job in its old store (seq, state_since, attempts) are read and ignored. */
+ * describe the job in its old store (seq, state_since, attempts) are read and ignored.
+ *
+ * A blocked job comes open: it does not start before the jobs for which it still waits, whose new
+ * ids only the client knows, were added to it and it was closed (job_depends_handle). */
 #include "api/content.h"
 #include "api/fields/job_option_fields.h"
 #include "api/fields/job_text_fields.h"
 #include "api/json_members.h"
 #include "api/kv_keys.h"
 #include "api/v1/jobs/batch.h"
+#include "api/v1/jobs/depends.h"
 #include "api/v1/jobs/reports.h"
 #include "base/digest/base64.h"
 #include "core/jobs/job_error.h"
@@ -38,7 +42,11 @@ struct import_in {
     struct span error, error_type, stack;
     struct texts_in undelivered, log;
     struct span progress;
-    uint64_t damaged;                         /* enum job_damage */
+    uint64_t damaged;         /* enum job_damage */
+    struct span dependencies; /* an object; empty = it depends on nothing */
+    uint8_t dependency_rule;
+    struct texts_in waits_for;                /* ignored: the ids are those of the old store … */
+    bool open;                                /* … and a job that comes blocked is open */
     int64_t seq, attempts;                    /* ignored, like … */
     struct wall_time state_since, created_at; /* … these; the old id contains created_at */
 };
@@ -79,6 +87,10 @@ static const struct field rows[] = {
     {"progress", FIELD_RAW, AT(progress), 0, 0, NULL, 0},
     {"log", FIELD_OBJECTS, AT(log), 0, LOG_LINES_MAX, NULL, FIELD_EMPTY},
     {"damaged", FIELD_ENUM_SET, AT(damaged), 0, 0, damages, 0},
+    {"on_dependency_failure", FIELD_ENUM, AT(dependency_rule), 0, 0, dependency_rules, 0},
+    {"dependencies", FIELD_RAW, AT(dependencies), 0, 0, NULL, 0},
+    {"open", FIELD_BOOL, AT(open), 0, 0, NULL, 0},
+    {"waits_for", FIELD_TEXTS, AT(waits_for), 0, LIMIT_DEPENDENCIES, NULL, FIELD_EMPTY},
     {"seq", FIELD_INT, AT(seq), 0, INT64_MAX, NULL, 0},
     {"attempts", FIELD_INT, AT(attempts), 0, INT64_MAX, NULL, 0},
     {"state_since", FIELD_TIME, AT(state_since), 0, 0, NULL, 0},
@@ -234,15 +246,11 @@ static int take_past(struct import *im)
 {
     const struct import_in *in = &im->in;
     bool dead = in->state == STATE_DEAD, ended = dead || in->state == STATE_DONE;
-    if (in->state == STATE_BLOCKED)
-        return wrong(
-            im, "state",
-            "the job is blocked: it waits for other jobs, and dependencies are not imported; "
-            "enqueue it again, with the new ids of those jobs");
+    bool kept = ended || in->state == STATE_BLOCKED;
     if (in->state == STATE_CANCELLED)
         return wrong(im, "state", "the job is cancelled; any other job can be imported");
     struct job_past past = {
-        .state = ended ? in->state : STATE_READY,
+        .state = kept ? in->state : STATE_READY,
         .reason = fields_has(&im->reader, "reason") ? in->reason
                   : dead                            ? REASON_FAILED
                                                     : REASON_NONE,
@@ -268,6 +276,67 @@ static int take_options(struct import *im)
         return 0;
     im->op->options = arena_copy(im->reader.arena, &o, sizeof o);
     return im->op->options ? 0 : no_memory(im);
+}
+
+struct counts_in {
+    int64_t by_end[DEPENDENCY_END_COUNT]; /* [DEPENDENCY_END_NONE]: all */
+    int64_t waiting;                      /* ignored: it follows from the others */
+};
+#define COUNT_ROW(name, at)                                                                        \
+    {                                                                                              \
+        name, FIELD_INT, offsetof(struct counts_in, at), 0, LIMIT_DEPENDENCIES, NULL, 0            \
+    }
+static const struct field count_rows[] = {
+    COUNT_ROW("total", by_end[DEPENDENCY_END_NONE]),
+    COUNT_ROW("waiting", waiting),
+    COUNT_ROW("done", by_end[DEPENDENCY_END_DONE]),
+    COUNT_ROW("dead", by_end[DEPENDENCY_END_DEAD]),
+    COUNT_ROW("cancelled", by_end[DEPENDENCY_END_CANCELLED]),
+    COUNT_ROW("removed", by_end[DEPENDENCY_END_REMOVED]),
+};
+
+/* How the jobs on which it depends have ended. A blocked job counts the others when they are
+ * added. */
+static int take_counts(struct import *im, struct dependent *ret)
+{
+    struct counts_in in = {0};
+    struct field_reader r = reader_of(im->n->broker, im->x, FIELDS(count_rows), &in, &im->problem);
+    uint32_t ended = 0;
+    if (fields_read(&r, im->in.dependencies) < 0)
+        return -ERR_INVALID;
+    *ret =
+        (struct dependent){.rule = im->in.dependency_rule, .open = im->in.state == STATE_BLOCKED};
+    for (unsigned e = DEPENDENCY_END_DONE; e < DEPENDENCY_END_COUNT; e++)
+        ended += ret->counts[e] = (uint32_t)in.by_end[e];
+    ret->counts[DEPENDENCY_END_NONE] = ret->open ? ended : (uint32_t)in.by_end[DEPENDENCY_END_NONE];
+    if (ended <= in.by_end[DEPENDENCY_END_NONE])
+        return 0;
+    return wrong(im, "dependencies",
+                 "dependencies: total is less than done, dead, cancelled and removed together");
+}
+
+static int take_depends(struct import *im)
+{
+    struct dependent had;
+    bool blocked = im->in.state == STATE_BLOCKED;
+    if (!fields_has(&im->reader, "dependencies"))
+        return blocked ? wrong(im, "dependencies",
+                               "the job is blocked, but the export does not say on what it depends "
+                               "(dependencies, waits_for): it was written by an earlier version; "
+                               "enqueue the job again, with the new ids of those jobs")
+                       : 0;
+    if (!(broker_caps(im->n->broker) & CAP_DEPENDENCIES))
+        return blocked ? depends_supported(im->n->broker, &im->problem, "dependencies") : 0;
+    int err = take_counts(im, &had);
+    if (err < 0)
+        return err;
+    struct op_depends *d = arena_array(im->reader.arena, 1, sizeof *d);
+    struct dependent *past = arena_copy(im->reader.arena, &had, sizeof had);
+    if (!d || !past)
+        return no_memory(im);
+    *d = (struct op_depends){.rule = had.rule, .past = past};
+    im->op->depends = d;
+    return 0;
 }
 
 /* Constant: a repetition after a restart must find its key. The fingerprint covers the members
@@ -318,7 +387,7 @@ static int take_job(struct import *im)
         return no_memory(im);
     static int (*const steps[])(struct import *) = {take_names,   take_damage,     take_past,
                                                     take_options, take_attributes, take_payload,
-                                                    take_result,  take_key};
+                                                    take_result,  take_depends,    take_key};
     int err = 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && err == 0; i++)
         err = steps[i](im);

@@ -40,7 +40,7 @@ struct list_in {
     int64_t priority_min, priority_max, limit;
     struct wall_time created_from, created_to;
     uint8_t newest;
-    bool payload, reports;
+    bool payload, reports, dependencies;
 };
 
 #define AT(member) offsetof(struct list_in, member)
@@ -58,6 +58,7 @@ static const struct field list_rows[] = {
     {"cursor", FIELD_TEXT, AT(cursor), 0, CURSOR_TEXT_BYTES, NULL, 0},
     {"payload", FIELD_BOOL, AT(payload), 0, 0, NULL, 0},
     {"reports", FIELD_BOOL, AT(reports), 0, 0, NULL, 0},
+    {"dependencies", FIELD_BOOL, AT(dependencies), 0, 0, NULL, 0},
 };
 
 static int take_list(const struct field_reader *r, const struct list_in *in, struct op_list *op)
@@ -121,7 +122,7 @@ static void jobs_listed(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-static void reports_listed(void *ctx, const struct reply *r)
+static void details_listed(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
     if (r->outcome == OUT_OK)
@@ -130,11 +131,12 @@ static void reports_listed(void *ctx, const struct reply *r)
         call_refuse(c, r);
 }
 
-static void list_submit(struct call *c, bool reports)
+static void list_submit(struct call *c, const struct list_in *in)
 {
+    unsigned what = (in->reports ? LIST_REPORTS : 0) | (in->dependencies ? LIST_DEPENDENCIES : 0);
     int err = 0;
-    if (reports)
-        err = broker_list_reports(c->broker, &c->op, reports_listed, c);
+    if (what)
+        err = broker_list_details(c->broker, &c->op, what, details_listed, c);
     else
         call_submit(c);
     if (err < 0)
@@ -154,7 +156,7 @@ void job_list_handle(void *ctx, struct http_exchange *x)
     if (fields_read_query(&r, http_request(x)->query) < 0 || take_list(&r, &in, &c->op.list) < 0)
         problem_answer(x, &p);
     else
-        list_submit(c, in.reports);
+        list_submit(c, &in);
 }
 
 /* ---- peek ---- */

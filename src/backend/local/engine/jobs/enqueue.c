@@ -135,6 +135,10 @@ static void emit_error(struct engine *e, const struct job_past *past, const stru
                                              .at = j->since,
                                              .error_kind = past->error_kind,
                                              .error = past->error};
+    } else if (past->state == STATE_BLOCKED) { /* it stays so: nothing gave it back */
+        rec.kind = REC_JOB_NOTED;
+        rec.job_noted = (struct rec_job_noted){
+            .seq = j->seq, .has_error = true, .error_kind = past->error_kind, .error = past->error};
     } else {
         rec.kind = REC_JOB_BACK;
         rec.job_back = (struct rec_job_back){.seq = j->seq,
