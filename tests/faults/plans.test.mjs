@@ -131,6 +131,33 @@ test(`TF-1 claims of a queue with limits, with ${rows} groups of which many are 
   await node.stop();
 });
 
+test('TF-1 the view of a queue whose groups wait for tokens reads each of them once, also before its tables were analysed', async (t) => {
+  const groups = 2000;
+  const [node] = await startNodes(t, url('viewplans'), 1);
+  await leaderOf([node]);
+  const put = await node.api.put('/v1/queues/q', { claim_rate: { per: 'group', count: 1, window_ms: 86_400_000 } });
+  assert.equal(put.status, 201, put.text);
+  const far = '(extract(epoch FROM now()) * 1000000)::int8 + 80000000000';
+  // As many groups without jobs, whose bucket is not full yet, and as many ready jobs of other groups, every fourth of which waits.
+  sql(`INSERT INTO viewplans.claim_group (queue, group_key, version, priority, seq, round, busy, full_us, wait_us) SELECT 1, 'idle' || g, 1, NULL, NULL, 1, false, ${far}, ${far} FROM generate_series(1, ${groups}) g`);
+  sql(`INSERT INTO viewplans.claim_group (queue, group_key, version, priority, seq, round, busy, full_us, wait_us) SELECT 1, 'g' || g, 1, 0, 1000 + g, 1, false, 0, CASE WHEN g % 4 = 0 THEN ${far} ELSE 0 END FROM generate_series(1, ${groups}) g`);
+  sql(`INSERT INTO viewplans.claim_ready (seq, queue, version, group_key, priority) SELECT 1000 + g, 1, 1, 'g' || g, 0 FROM generate_series(1, ${groups}) g`);
+  const before = log().length;
+  const view = await node.api.get('/v1/queues/q');
+  assert.equal(view.status, 200, view.text);
+  assert.equal(view.json.limited.claim_rate, groups / 4);
+  const plans = await until('the plan of the view', () => {
+    const found = plansSince(before).filter(({ text, nodes }) => nodes.some((n) => n['Relation Name'] === 'claim_ready') && /max_running/.test(text));
+    return found.length > 0 && found;
+  });
+  for (const { text, nodes } of plans)
+    for (const one of nodes.filter((n) => ['claim_ready', 'claim_group'].includes(n['Relation Name']))) {
+      const touched = (one['Actual Rows'] + (one['Rows Removed by Filter'] ?? 0) + (one['Rows Removed by Index Recheck'] ?? 0)) * one['Actual Loops'];
+      assert.ok(touched <= 3 * groups, `${touched} rows of ${one['Index Name'] ?? one['Node Type']}: ${text}`);
+    }
+  await node.stop();
+});
+
 test(`TF-1 the document's query on the view tasks uses its index, with ${10 * rows} tasks`, async (t) => {
   const [node] = await startNodes(t, url('taskplans'), 1);
   await leaderOf([node]);

@@ -29,14 +29,20 @@ CASE WHEN ${q}.ageing_ms = 0 THEN ${job}.priority ELSE
 
 -- part: ready_of(groups)
 -- How many ready jobs are in these groups g of the limited queue k. Counting ends at ${limited_shown}, so that no view
--- reads a whole backlog.
+-- reads a whole backlog. The inner LIMIT allows no other join than a look at the index for each group: without
+-- statistics, the database would compare all groups with all jobs.
 (
     SELECT count(*)
     FROM (
         SELECT
         FROM @claim_group g
-        JOIN @claim_ready r ON r.queue = g.queue AND r.version = g.version AND r.group_key = g.group_key
-        WHERE g.queue = k.queue AND g.version = k.version AND NOT g.open AND ${groups}
+        CROSS JOIN LATERAL (
+            SELECT
+            FROM @claim_ready r
+            WHERE r.queue = g.queue AND r.version = g.version AND r.group_key = g.group_key
+            LIMIT ${limited_shown}
+        ) r
+        WHERE g.queue = k.queue AND g.version = k.version AND NOT g.open AND g.priority IS NOT NULL AND ${groups}
         LIMIT ${limited_shown}
     ) x
 )
