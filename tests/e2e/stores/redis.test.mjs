@@ -16,6 +16,10 @@ import { killServer, logged, startServer, stopServer, until } from '../lib/serve
 
 const running = new Set();
 const directories = [];
+// A test that fails leaves its servers behind, and this process does not end before them.
+after(() => {
+  for (const child of running) child.kill('SIGKILL');
+});
 process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL');
   for (const directory of directories) rmSync(directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });

@@ -114,7 +114,7 @@ static int refused(const redisReply *r, const char *what, struct err_note *note)
 
 static int check_auth(const struct handshake *g, struct err_note *note)
 {
-    const redisReply *auth = g->replies[ASK_AUTH], *select = g->replies[ASK_SELECT];
+    const redisReply *auth = g->replies[ASK_AUTH];
     if (redis_is_error(auth, "NOAUTH"))
         return err_note_set(note, -ERR_INVALID,
                             "the Redis server needs a password; write redis://USER:PASSWORD@… or "
@@ -123,6 +123,12 @@ static int check_auth(const struct handshake *g, struct err_note *note)
         return err_note_set(note, -ERR_INVALID,
                             "the Redis server refused the user or password of the URL: %.100s",
                             auth->str);
+    return 0;
+}
+
+static int check_select(const struct handshake *g, struct err_note *note)
+{
+    const redisReply *select = g->replies[ASK_SELECT];
     if (select->type == REDIS_REPLY_ERROR && !redis_is_error(select, "LOADING"))
         return refused(select, "the database of the URL cannot be used", note);
     return 0;
@@ -230,7 +236,7 @@ static int take_scripts(struct handshake *g, struct err_note *note)
 
 static int judge(struct handshake *g, struct err_note *note)
 {
-    int err = check_auth(g, note);
+    int err = check_select(g, note);
     if (!err)
         err = check_info(g, note);
     if (!err)
@@ -338,6 +344,20 @@ static void send_open(struct handshake *g)
     redis_conn_send(g->conn, &g->args, opened_cb, g);
 }
 
+static void answered_cb(void *ctx, redisReply *r);
+
+static void ask_until(struct handshake *g, size_t end)
+{
+    size_t from = g->asked;
+    g->asked = end;
+    for (size_t i = from; i < end; i++) {
+        ask_one(g, (unsigned)i, &g->args);
+        redis_conn_send(g->conn, &g->args, answered_cb, g);
+    }
+}
+
+/* The password comes first, and alone: Redis reads no long command, such as a script, of a client
+ * that has not given it, but closes the connection, and its answer can be lost with it. */
 static void answered_cb(void *ctx, redisReply *r)
 {
     struct handshake *g = ctx;
@@ -348,26 +368,26 @@ static void answered_cb(void *ctx, redisReply *r)
         return;
     for (size_t i = 0; i < g->asked; i++)
         broken |= !g->replies[i];
-    int err =
-        broken ? err_note_set(&note, -ERR_IO, "Redis: the connection was cut") : judge(g, &note);
+    int err = broken ? err_note_set(&note, -ERR_IO, "Redis: the connection was cut")
+              : g->asked == ASK_COUNT ? judge(g, &note)
+                                      : check_auth(g, &note);
     if (err)
         over(g, err, &note);
-    else
+    else if (g->asked == ASK_COUNT)
         send_open(g);
+    else
+        ask_until(g, ASK_COUNT);
 }
 
 void redis_handshake(struct handshake *g, handshake_fn fn, void *ctx)
 {
     g->fn = fn;
     g->ctx = ctx;
-    g->asked = ASK_COUNT;
+    g->asked = 0;
     g->got = 0;
     g->loading = false;
     g->found = (struct redis_server){.created = false};
     memset(g->replies, 0, sizeof g->replies);
     redis_args_init(&g->args);
-    for (unsigned i = 0; i < ASK_COUNT; i++) {
-        ask_one(g, i, &g->args);
-        redis_conn_send(g->conn, &g->args, answered_cb, g);
-    }
+    ask_until(g, ASK_AUTH + 1);
 }
