@@ -187,7 +187,9 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
     if (r->jobs_damaged > 0)
         fprintf(stderr, "; %" PRIu64 " damaged jobs skipped", r->jobs_damaged);
     if (r->jobs_partial > 0)
-        fprintf(stderr, "; %" PRIu64 " job%s without the result, error text or reports",
+        fprintf(stderr,
+                "; %" PRIu64 " job%s without the result, error text, reports "
+                "or dependencies",
                 r->jobs_partial, r->jobs_partial == 1 ? "" : "s");
     if (r->ranges > 0)
         fprintf(stderr,

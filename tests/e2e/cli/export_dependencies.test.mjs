@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // HF-10, C16: an export has what blocked jobs wait for, and an import connects the new jobs in the same way.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
 
+import { only } from '../lib/backend.mjs';
 import { Client } from '../lib/client.mjs';
+import { runSql } from '../lib/pages.mjs';
 import { run } from '../lib/program.mjs';
-import { startServer, stopServer, until } from '../lib/server.mjs';
+import { killServer, startServer, stopServer, temporaryDirectory, until } from '../lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores } from '../lib/suite.mjs';
 
 const DONE = 0, REFUSED = 1;
@@ -227,5 +230,77 @@ onStores('export and import of dependencies', ['memory', 'sqlite'], {}, (use) =>
     ended(await imported(fileOf([...jobs].sort((x, y) => (x.id < y.id ? 1 : -1)))), DONE);
     assert.deepEqual((await use.api.get(`/v1/queues/${c}`)).json.counts.blocked, 301);
     assert.equal((await view(await imageOf(c, last))).dependencies.waiting, 2100);
+  });
+});
+
+describe('export of dependencies from the store of a stopped server', only('files'), () => {
+  /** What must be equal; stores list the jobs for which one waits in no order. */
+  const dependent = ({ id, state, on_dependency_failure, dependencies, open, waits_for }) => ({ id, state, on_dependency_failure, dependencies, open, waits_for: waits_for && [...waits_for].sort() });
+  const byId = (text) => jobsOf(text).map(dependent);
+
+  test('after kill -9, from database and journal together, it is the same as that of the server', async () => {
+    const data = temporaryDirectory();
+    let server = await startServer({ data });
+    let api = new Client(server);
+    const [p, c, g] = [freshQueue('p'), freshQueue('c'), freshQueue('g')];
+    const parents = [];
+    for (let i = 0; i < 8; i++) parents.push((await enqueue(api, p, { payload: i, max_attempts: 1 })).id);
+    const child = (ids, more) => enqueue(api, c, { payload: 'c', depends_on: ids, ...more });
+    const child_1 = await child(parents);
+    const runs = await child(parents, { on_dependency_failure: 'run' });
+    const batch = (await api.post('/v1/batches', { jobs: [{ queue: p, payload: 8 }], then: { queue: g, payload: 'then' }, open: true })).json;
+    await enqueue(api, g, { payload: 'g', depends_on: [child_1.id] });
+    api.close();
+    await stopServer(server); // all of this is in the database
+    server = await startServer({ data });
+    api = new Client(server);
+    const claimed = await claimOne(api, p);
+    await api.post(`/v1/jobs/${claimed.id}/ack`, { token: claimed.token });
+    const failed = await claimOne(api, p);
+    await api.post(`/v1/jobs/${failed.id}/fail`, { token: failed.token, error: 'no', retry: false });
+    await api.delete(`/v1/jobs/${parents[5]}`);
+    await api.post(`/v1/batches/${batch.batch}/jobs`, { jobs: [{ queue: p, payload: 9 }] });
+    await child([parents[6], parents[7]], { on_dependency_failure: 'dead' });
+    await api.post(`/v1/jobs/${failed.id}/requeue`, {});
+    await until('the failure counts', async () => (await api.get(`/v1/jobs/${runs.id}`)).json.dependencies.removed === 1);
+    const online = (await cli(server, ['export', '--all'])).stdout;
+    await killServer(server);
+    const shown = jobsOf(online).find((job) => job.id === runs.id);
+    assert.deepEqual(shown.dependencies, { total: 8, waiting: 5, done: 1, dead: 1, cancelled: 0, removed: 1 });
+    const offline = await run(['export', '--all', '--data', data]);
+    ended(offline, DONE);
+    assert.deepEqual(byId(offline.stdout), byId(online));
+    // And when the journal has been applied.
+    await stopServer(await startServer({ data }));
+    const stopped = await run(['export', '--all', '--data', data]);
+    ended(stopped, DONE);
+    assert.deepEqual(byId(stopped.stdout), byId(online));
+    const to = await startServer({ backend: 'memory' });
+    const b = new Client(to);
+    ended(await cli(to, ['import'], { input: stopped.stdout }), DONE);
+    const { jobs } = (await b.get(`/v1/jobs?queue=${c}&dependencies=true`)).json;
+    assert.deepEqual(jobs.find((job) => job.attributes.imported_from === runs.id).dependencies, shown.dependencies);
+    b.close();
+    api.close();
+    await stopServer(to);
+  });
+
+  test('what cannot be read is reported, and an import refuses the blocked job', async () => {
+    const server = await startServer({ data: temporaryDirectory() });
+    const api = new Client(server);
+    const q = freshQueue();
+    const parent = await enqueue(api, q, { payload: 1 });
+    const child = await enqueue(api, q, { payload: 2, depends_on: [parent.id] });
+    api.close();
+    await stopServer(server);
+    runSql(path.join(server.data, 'holdfast.db'), `UPDATE dependents SET done = 9 WHERE seq = ${child.seq}`); // more than all
+    const offline = await run(['export', '--data', server.data]);
+    ended(offline, REFUSED);
+    assert.match(offline.stderr, new RegExp(`job ${child.seq}: what it depends on cannot be read`));
+    const to = await startServer({ backend: 'memory' });
+    const refused = await cli(to, ['import'], { input: offline.stdout });
+    ended(refused, REFUSED);
+    assert.match(refused.stderr, /waits_for is not the list/);
+    await stopServer(to);
   });
 });

@@ -322,8 +322,9 @@ static int take_depends(struct import *im)
     if (!fields_has(&im->reader, "dependencies"))
         return blocked ? wrong(im, "dependencies",
                                "the job is blocked, but the export does not say on what it depends "
-                               "(dependencies, waits_for): it was written by an earlier version; "
-                               "enqueue the job again, with the new ids of those jobs")
+                               "(dependencies, waits_for): these could not be read, or an earlier "
+                               "version wrote the file; enqueue the job again, with the new ids of "
+                               "those jobs")
                        : 0;
     if (!(broker_caps(im->n->broker) & CAP_DEPENDENCIES))
         return blocked ? depends_supported(im->n->broker, &im->problem, "dependencies") : 0;

@@ -37,6 +37,10 @@ static const char *const salvage_sql[SALVAGE_STMT_COUNT] = {
         "SELECT result_kind, result, error_kind, error, result_crc FROM outcome WHERE seq = ?1",
     [SALVAGE_REPORT] = "SELECT r.progress, r.log, j.token_epoch, j.token_counter FROM report r"
                        " CROSS JOIN jobs j NOT INDEXED ON j.seq = r.seq WHERE r.seq = ?1",
+    [SALVAGE_DEPENDENT] = "SELECT rule, open, total, done, dead, cancelled, removed"
+                          " FROM dependents WHERE seq = ?1",
+    [SALVAGE_WAITS] = "SELECT parent FROM dependencies WHERE seq = ?1 ORDER BY parent",
+    [SALVAGE_ENDED] = "SELECT how FROM parents_ended WHERE seq = ?1",
 };
 
 void salvage_problem(struct salvage *s, const char *format, ...)
@@ -464,6 +468,19 @@ static int outcome_take(struct salvage *s, const struct salvage_job *over, struc
     return 0;
 }
 
+/* An import refuses a blocked job without them. */
+static int depends_take(struct salvage *s, struct job_view *v)
+{
+    bool lost;
+    int rc = salvage_depends_take(s, v, &lost);
+    if (rc == 0 && lost && s->report->jobs_partial++ < JOBS_TOLD)
+        salvage_problem(s,
+                        "job %" PRIu64 ": what it depends on cannot be read; the job is exported "
+                        "without",
+                        v->job.seq);
+    return rc;
+}
+
 static int job_take(struct salvage *s, const struct salvage_job *over, struct job_view *v)
 {
     int rc = payload_take(s, over, v);
@@ -472,10 +489,24 @@ static int job_take(struct salvage *s, const struct salvage_job *over, struct jo
     if (rc == 0)
         rc = outcome_take(s, over, v);
     if (rc == 0)
+        rc = depends_take(s, v);
+    if (rc == 0)
         rc = s->sink->job(s->sink->ctx, v);
     for (int i = SALVAGE_PAYLOAD; i <= SALVAGE_REPORT; i++)
         sqlite3_reset(s->stmts[i]);
     return rc;
+}
+
+static bool purged(const struct job *j, const struct salvage_queue *q)
+{
+    bool waiting = STATE_BIT(j->state) & STATES_WAITING;
+    return q->gone || (waiting && j->generation != q->put.generation && !q->guessed);
+}
+
+bool salvage_was_purged(const struct salvage *s, const struct job *j)
+{
+    const struct salvage_queue *q = salvage_queue_of(s, j->queue);
+    return q && purged(j, q);
 }
 
 /* -ERR_CORRUPT: it is left out and counted. */
@@ -486,8 +517,7 @@ static int job_give(struct salvage *s, const struct job *j, const struct salvage
         return job_damaged(s, j->seq, "its queue does not exist");
     if (!q && queue_guess(s, j, &q) != 0)
         return -ERR_NOMEM;
-    bool purged = (STATE_BIT(j->state) & STATES_WAITING) && j->generation != q->put.generation;
-    if (q->gone || (purged && !q->guessed) || !s->sink->wanted(s->sink->ctx, j, q->put.name))
+    if (purged(j, q) || !s->sink->wanted(s->sink->ctx, j, q->put.name))
         return 0;
     if (!reason_fits((enum job_state)j->state, (enum job_reason)j->reason))
         return job_damaged(s, j->seq, "its row is damaged");
@@ -569,6 +599,7 @@ static void close_all(struct salvage *s)
     mem_free(s->alerts);
     mem_free(s->keys);
     map128_done(&s->key_places);
+    salvage_dependents_done(s);
     mem_free(s->gone);
     arena_done(&s->arena);
 }
@@ -583,6 +614,8 @@ int salvage_run(const char *dir, const struct salvage_sink *sink, struct salvage
     map64_init(&s.job_places);
     map128_init(&s.key_places);
     map64_init(&s.gone_places);
+    map64_init(&s.dependent_places);
+    map64_init(&s.ended);
     int rc = open_all(&s, dir);
     if (rc == 0)
         rc = queues_read(&s);

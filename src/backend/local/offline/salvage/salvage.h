@@ -33,7 +33,7 @@ struct salvage_sink {
 
 struct salvage_report {
     uint64_t jobs_damaged;   /* rows, payloads or texts that cannot be a job's */
-    uint64_t jobs_partial;   /* given without their result, error text or reports */
+    uint64_t jobs_partial;   /* given without their result, error text, reports or dependencies */
     uint64_t ranges;         /* of sequences in which nothing can be read … */
     uint64_t sequences;      /* … and how many these are: at most this many jobs */
     uint64_t queues;         /* that could not be read */

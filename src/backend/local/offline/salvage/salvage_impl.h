@@ -6,6 +6,7 @@
  *   salvage_schedules.c  schedules
  *   salvage_alerts.c   alert rules
  *   salvage_reports.c  progress and log of a job
+ *   salvage_dependencies.c  what a job depends on
  *   salvage_journal.c  what the journal has and the database lacks */
 #pragma once
 
@@ -49,6 +50,9 @@ enum salvage_stmt {
     SALVAGE_EXTRA,
     SALVAGE_OUTCOME,
     SALVAGE_REPORT,
+    SALVAGE_DEPENDENT,
+    SALVAGE_WAITS,
+    SALVAGE_ENDED,
     SALVAGE_STMT_COUNT
 };
 
@@ -76,7 +80,13 @@ struct salvage {
     size_t alert_count, alert_room;
     struct salvage_key *keys; /* of the journal; sorted before they are given */
     size_t key_count, key_room;
-    struct map128 key_places; /* hash → index + 1 */
+    struct map128 key_places;             /* hash → index + 1 */
+    struct salvage_dependent *dependents; /* of the journal */
+    size_t dependent_count, dependent_room;
+    struct map64 dependent_places; /* sequence → index + 1 */
+    struct job_ref *waits;         /* of the job that is being given */
+    size_t waits_room;
+    struct map64 ended; /* of the journal: sequence → enum dependency_end + 1; NONE: forgotten */
 };
 
 /* What the journal says about a key of the key-value store. */
@@ -111,6 +121,17 @@ MUST_CHECK int salvage_report_record(struct salvage *s, struct salvage_job *j,
 /* Fills in the reports about the job; lost: they cannot be read. */
 MUST_CHECK int salvage_report_take(struct salvage *s, const struct salvage_job *over,
                                    struct job_view *v, bool *ret_lost);
+
+/* ---- salvage_dependencies.c ---- */
+
+/* A record of the journal about dependencies. */
+MUST_CHECK int salvage_dependency_record(struct salvage *s, const struct record *r);
+/* Fills in what the job depends on and, if it is blocked, waits for; lost: it cannot be read. */
+MUST_CHECK int salvage_depends_take(struct salvage *s, struct job_view *v, bool *ret_lost);
+void salvage_dependents_done(struct salvage *s);
+
+/* Whether the job was purged, or its queue deleted, and its removal is due. */
+bool salvage_was_purged(const struct salvage *s, const struct job *j);
 
 /* The last sequence there can be: what was reserved, or, should that be damaged, what is there. */
 uint64_t salvage_seq_last(struct salvage *s);

@@ -226,6 +226,12 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     case REC_KV_GONE:
     case REC_KV_FROM_JOB:
         return salvage_key_record(s, r);
+    case REC_DEPENDENT_PUT:
+    case REC_DEPENDENT_GONE:
+    case REC_DEPENDENCIES_NEW:
+    case REC_DEPENDENCY_END:
+    case REC_PARENT_ENDED:
+        return salvage_dependency_record(s, r);
     default: /* epochs, sequences, idempotency keys, counters, bulk actions, firings: nothing an
                 export shows */
         return 0;
