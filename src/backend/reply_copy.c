@@ -70,6 +70,7 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
     v.error = place_span(b, from->error);
     v.progress = place_span(b, from->progress);
     v.log = place_span(b, from->log);
+    v.steps = place_span(b, from->steps);
     place_extra(b, &from->extra, &v.extra);
     v.attempts = place_attempts(b, from->attempts, from->attempt_count);
     if (from->parents)

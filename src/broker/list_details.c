@@ -39,7 +39,9 @@ static bool take_reports(struct list_details *l, struct job_view *v, const struc
 {
     v->progress = from->progress;
     v->log = from->log;
-    return arena_keep(&l->arena, &v->progress) && arena_keep(&l->arena, &v->log);
+    v->steps = from->steps;
+    return arena_keep(&l->arena, &v->progress) && arena_keep(&l->arena, &v->log) &&
+           arena_keep(&l->arena, &v->steps);
 }
 
 static bool take_dependencies(struct list_details *l, struct job_view *v,
@@ -83,6 +85,7 @@ static void details_read(struct list_details *l)
         l->ops[i].job = (struct op_job){.job = {.seq = j->seq, .hi = j->id_hi},
                                         .want_attempts = l->what & LIST_REPORTS,
                                         .want_log = l->what & LIST_REPORTS,
+                                        .want_steps = l->what & LIST_REPORTS,
                                         .want_parents = l->what & LIST_DEPENDENCIES &&
                                                         j->state == STATE_BLOCKED};
     }

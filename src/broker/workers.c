@@ -109,7 +109,7 @@ static struct worker *worker_seen(struct broker *b, struct span name)
 static bool about_lease(enum op_kind kind)
 {
     return kind == OP_ACK || kind == OP_FAIL || kind == OP_EXTEND || kind == OP_RELEASE ||
-           kind == OP_PROGRESS || kind == OP_LOG;
+           kind == OP_PROGRESS || kind == OP_LOG || kind == OP_STEP;
 }
 
 /* When the longest of its leases ends, if no further request comes. */

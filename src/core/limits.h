@@ -57,8 +57,12 @@
 #define LIMIT_LOG_LINE_BYTES (16u << 10) /* one line */
 #define LIMIT_LIST_DETAILS 50       /* jobs in one page of a list with reports or dependencies */
 #define LIMIT_LOG_LINES LIMIT_BATCH /* lines in one request */
-#define LIMIT_KV_KEY_BYTES 2048     /* a key of the key-value store, encoded; see kvkey.h */
-#define LIMIT_KV_PARTS 32           /* of a key */
+#define LIMIT_STEP_NAME_BYTES 64
+#define LIMIT_STEP_RESULT_BYTES (64 << 10) /* JSON */
+#define LIMIT_STEPS_BYTES (1 << 20)        /* names and results of all steps of a job */
+#define LIMIT_STEPS 1000                   /* of a job */
+#define LIMIT_KV_KEY_BYTES 2048            /* a key of the key-value store, encoded; see kvkey.h */
+#define LIMIT_KV_PARTS 32                  /* of a key */
 #define LIMIT_KV_KEYS 1000       /* in one get; checks, sets and deletes of one commit, together */
 #define LIMIT_KV_ENQUEUES 100    /* of one commit */
 #define LIMIT_KV_UNDELIVERED 16  /* keys under which the payload of a job is stored when it dies */

@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "core/jobs/job_error.h"
 #include "core/jobs/progress.h"
+#include "core/jobs/steps.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/records/record.h"
@@ -101,7 +102,9 @@ int validate_past(const struct job_past *past, struct err_note *note)
     if (past->error_kind > ERROR_BUSINESS)
         return err_note_set(note, -ERR_INVALID, "error_kind must be app or business");
     int err = job_error_check(past->error, note);
-    return err ? err : reports_check(past->progress, past->log, note);
+    if (err == 0)
+        err = reports_check(past->progress, past->log, note);
+    return err ? err : steps_check(past->steps, note);
 }
 
 struct span validate_cut(struct span text, size_t max)

@@ -30,14 +30,15 @@ enum engine_defect {
     DEFECT_TIMEOUT_EXTENDED = 1u << 18, /* an extend postpones the end of the attempt */
     DEFECT_CANCEL_FORGOTTEN = 1u << 19, /* requests to cancel running jobs are not recorded */
     DEFECT_REPORT_FORGOTTEN = 1u << 20, /* progress and log lines are not recorded */
-    DEFECT_HANDOFF_SPLIT = 1u << 21, /* an ack takes effect before its hand-off, in two commits */
-    DEFECT_SLOT_OVER = 1u << 22,     /* a queue may run one job more than max_running */
-    DEFECT_SLOT_LEAKS = 1u << 23,    /* a slot is not free again after an ack */
-    DEFECT_UNFAIR = 1u << 24,        /* the group that is served keeps its turn */
-    DEFECT_RATE_FREE = 1u << 25,     /* a claim takes no token of the rate */
-    DEFECT_CHILD_EARLY = 1u << 26,   /* a blocked job starts when one parent is left */
-    DEFECT_CHILD_TWICE = 1u << 27,   /* a dependent that has started is made ready again */
-    DEFECT_AGE_LOST = 1u << 28,      /* groups are served by priority, without its age */
+    DEFECT_HANDOFF_SPLIT = 1u << 21,  /* an ack takes effect before its hand-off, in two commits */
+    DEFECT_SLOT_OVER = 1u << 22,      /* a queue may run one job more than max_running */
+    DEFECT_SLOT_LEAKS = 1u << 23,     /* a slot is not free again after an ack */
+    DEFECT_UNFAIR = 1u << 24,         /* the group that is served keeps its turn */
+    DEFECT_RATE_FREE = 1u << 25,      /* a claim takes no token of the rate */
+    DEFECT_CHILD_EARLY = 1u << 26,    /* a blocked job starts when one parent is left */
+    DEFECT_CHILD_TWICE = 1u << 27,    /* a dependent that has started is made ready again */
+    DEFECT_AGE_LOST = 1u << 28,       /* groups are served by priority, without its age */
+    DEFECT_STEP_FORGOTTEN = 1u << 29, /* results of steps are not recorded */
 };
 
 #ifdef HF_TEST_HOOKS

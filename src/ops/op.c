@@ -16,6 +16,7 @@ static const struct op_info infos[OP_KIND_COUNT] = {
     [OP_RELEASE] = {"release", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_PROGRESS] = {"progress", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_LOG] = {"log", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
+    [OP_STEP] = {"step", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(lease.job)},
     [OP_RELEASE_CLAIM] = {"release_claim", CLASS_UNIT, REPLY_BULK, .away = AWAY_BOTH},
     [OP_CANCEL] = {"cancel", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(job.job)},
     [OP_REQUEUE] = {"requeue", CLASS_UNIT, REPLY_CHANGE, .away = AWAY_BY_JOB, ID(job.job)},
@@ -104,6 +105,7 @@ const char *damage_name(unsigned bit)
     return bit == DAMAGE_PAYLOAD  ? "payload"
            : bit == DAMAGE_RESULT ? "result"
            : bit == DAMAGE_TEXTS  ? "keys"
+           : bit == DAMAGE_STEPS  ? "steps"
                                   : "history";
 }
 
@@ -128,6 +130,7 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_EXISTS] = "exists",
     [OUT_VERSION] = "version",
     [OUT_KV_FULL] = "kv_full",
+    [OUT_STEPS_FULL] = "steps_full",
     [OUT_DAMAGED] = "damaged",
     [OUT_RATE_LIMIT] = "rate_limited",
     [OUT_NO_SCHEDULE] = "no_schedule",

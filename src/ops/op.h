@@ -32,6 +32,7 @@ enum op_kind {
     OP_RELEASE,
     OP_PROGRESS,      /* the holder of a lease reports its progress */
     OP_LOG,           /* the holder of a lease adds lines to the log of the job */
+    OP_STEP,          /* the holder of a lease stores the result of a step */
     OP_RELEASE_CLAIM, /* by nonce: the jobs that a claim with an unknown outcome may have taken */
     OP_CANCEL,
     OP_REQUEUE,
@@ -226,7 +227,7 @@ struct op_lease {
     struct job_ref job;
     struct job_token token;
     bool any_token;
-    /* ack, fail */
+    /* ack, fail; step: JSON, and required */
     uint8_t result_kind;
     struct span result;
     /* ack: a hand-off, which takes effect in the same commit, or the ack is refused with it, as a
@@ -252,6 +253,7 @@ struct op_lease {
     const struct progress *progress; /* progress: its token and time are ignored */
     const struct span *lines;        /* log: 1 to LIMIT_LOG_LINES */
     uint32_t line_count;
+    struct span step; /* step: its name */
 };
 
 struct op_release_claim {
@@ -274,6 +276,7 @@ struct op_job {
      * after the rest of the view */
     bool want_attempts; /* with the progress of the newest attempt */
     bool want_log;      /* get, with want_attempts: the log, too */
+    bool want_steps;    /* get: the results of its steps */
     bool want_parents;  /* get: the jobs for which it still waits */
     bool want_wait;     /* get: what it waits for (struct job_wait), if it waits */
 };
@@ -630,6 +633,7 @@ enum outcome {
     OUT_EXISTS,        /* there is already a queue, schedule, rule or job of this name or id */
     OUT_VERSION,       /* a key does not have the version that the commit expects */
     OUT_KV_FULL,       /* the key-value store is full */
+    OUT_STEPS_FULL,    /* the job has as many steps, or bytes of them, as it may have */
     OUT_RATE_LIMIT,    /* of the queue; reply.retry_ms says when to try again */
     OUT_NO_SCHEDULE,   /* no such schedule */
     OUT_BREAKERS_FULL, /* no room for another named breaker */
@@ -670,10 +674,11 @@ enum job_damage {
     DAMAGE_RESULT = 1u << 1,
     DAMAGE_TEXTS = 1u << 2,   /* keys, label, attributes, options */
     DAMAGE_HISTORY = 1u << 3, /* the last error, attempts */
+    DAMAGE_STEPS = 1u << 4,
 };
 /* A claim does not return such a job. */
-#define DAMAGE_FATAL (DAMAGE_PAYLOAD | DAMAGE_TEXTS)
-/* "payload", "result", "keys", "history"; of one bit. */
+#define DAMAGE_FATAL (DAMAGE_PAYLOAD | DAMAGE_TEXTS | DAMAGE_STEPS)
+/* "payload", "result", "keys", "history", "steps"; of one bit. */
 const char *damage_name(unsigned bit);
 
 /* How a number was found. */
@@ -737,6 +742,8 @@ struct job_view {
     const struct job_wait *wait; /* with want_wait, of a job that waits; otherwise NULL */
     struct span progress;        /* with want_attempts: as progress_decode reads it; empty = none */
     struct span log;             /* with want_log: see joblog_begin */
+    uint32_t step_bytes;         /* of names and results, when `steps` is wanted; 0 = it has none */
+    struct span steps;           /* claim with want_body, get with want_steps: see steps_next */
     /* only with want_body */
     bool has_body;
     struct job_extra extra;
@@ -882,7 +889,7 @@ struct lease_news {
 
 struct kv_commit_reply;
 
-/* ack, fail, extend, release, cancel, requeue, patch, remove, note, dependencies */
+/* ack, fail, extend, release, step, cancel, requeue, patch, remove, note, dependencies */
 struct change_reply {
     union {
         struct lease_news lease; /* extend, cancel; zero in the others */

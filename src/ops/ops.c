@@ -16,6 +16,7 @@ static const ops_fn functions[OP_KIND_COUNT] = {
     [OP_RELEASE] = ops_release,
     [OP_PROGRESS] = ops_progress,
     [OP_LOG] = ops_log,
+    [OP_STEP] = ops_step,
     [OP_RELEASE_CLAIM] = ops_release_claim,
     [OP_CANCEL] = ops_cancel,
     [OP_REQUEUE] = ops_requeue,

@@ -20,6 +20,7 @@
  *   jobs/leases.c      ack, fail, extend, release; leases that end without a report (held.h)
  *   jobs/handoff.c     acks with a hand-off: enqueues and keys in the same commit
  *   jobs/progress.c    progress and log lines of a lease
+ *   jobs/steps.c       results of steps, stored under a lease
  *   jobs/change.c      cancel, requeue, patch, remove, annotate; bulk actions on one job
  *   jobs/dependencies.c  jobs that depend on others
  *   jobs/why.c         why a job is not running: a rule, not an operation
@@ -374,6 +375,9 @@ struct ops_store {
     /* The record takes effect, with what follows from it: counters, indexes, events, the payload
      * that a dead job leaves at its keys, notices. */
     void (*commit)(struct ops *o, struct job *j, const struct record *rec);
+    /* The index of the steps of a job (core/jobs/steps.h), which runs or is being claimed; empty =
+     * it has none. Valid until the job changes. */
+    struct span (*steps)(struct ops *o, const struct job *j);
     /* The job ceases to exist. False: no memory. */
     bool (*remove)(struct ops *o, struct job *j);
 
@@ -409,6 +413,7 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r);
 void ops_fail(struct ops *o, const struct op *op, struct reply *r);
 void ops_extend(struct ops *o, const struct op *op, struct reply *r);
 void ops_progress(struct ops *o, const struct op *op, struct reply *r);
+void ops_step(struct ops *o, const struct op *op, struct reply *r);
 void ops_log(struct ops *o, const struct op *op, struct reply *r);
 void ops_release(struct ops *o, const struct op *op, struct reply *r);
 void ops_enqueue(struct ops *o, const struct op *op, struct reply *r);

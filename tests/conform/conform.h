@@ -115,8 +115,8 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_trigger, topic_beanstalk, topic_moved, topic_dispatch, topic_refuse_enqueue,
     topic_refuse_lease, topic_refuse_unique, topic_refuse_change, topic_refuse_queue,
     topic_refuse_kv, topic_refuse_batch, topic_refuse_alerts, topic_refuse_schedules,
-    topic_envelope, topic_progress, topic_reports, topic_handoff, topic_limits, topic_fair,
-    topic_dependencies, topic_graph, topic_why;
+    topic_envelope, topic_progress, topic_steps, topic_reports, topic_handoff, topic_limits,
+    topic_fair, topic_dependencies, topic_graph, topic_why;
 
 /* --- env.c: opening, closing, time --- */
 

@@ -67,6 +67,7 @@ static const struct conform_topic *const topics[] = {
     &topic_settle,
     &topic_workers,
     &topic_progress,
+    &topic_steps,
     &topic_reports,
     &topic_handoff,
     &topic_history,

@@ -284,6 +284,7 @@ static void (*const kinds[OP_KIND_COUNT])(struct line *l, const struct op *op) =
     [OP_RELEASE] = put_op_lease,
     [OP_PROGRESS] = put_op_lease,
     [OP_LOG] = put_op_lease,
+    [OP_STEP] = put_op_lease,
     [OP_RELEASE_CLAIM] = put_op_release_claim,
     [OP_CANCEL] = put_op_job,
     [OP_REQUEUE] = put_op_job,

@@ -58,6 +58,7 @@ enum problem_code {
     PROBLEM_VERSION,
     PROBLEM_BREAKERS_FULL,
     PROBLEM_KV_FULL,
+    PROBLEM_STEPS_FULL,
     PROBLEM_DAMAGED,
     /* The server's own refusals. */
     PROBLEM_BAD_REQUEST,

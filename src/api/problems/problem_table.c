@@ -130,6 +130,10 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_KV_FULL] = ROW("kv_full", 507, 0, "The key-value store is full",
                             "the key-value store has reached kv.keys or kv.bytes",
                             "delete keys, or raise that setting"),
+    [PROBLEM_STEPS_FULL] = ROW(
+        "steps_full", 413, 0, "The job has too many steps",
+        "the steps of a job have at most 1 MiB of names and results, and there are at most 1000",
+        "store less in each step, or keep the data elsewhere and store a reference"),
     [PROBLEM_DISK_FULL] =
         ROW("disk_full", 507, 0, "The disk is full",
             "the disk has too little free space to add jobs or to write a backup",

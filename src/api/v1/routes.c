@@ -72,6 +72,8 @@ static const struct http_route routes[] = {
     POST("/v1/jobs/{id}/extend", extend_handle, SCOPE_CONSUME, "Extend the lease."),
     POST("/v1/jobs/{id}/progress", progress_handle, SCOPE_CONSUME,
          "Report the progress of a job, and extend the lease if lease_ms is given."),
+    POST("/v1/jobs/{id}/steps/{name}", step_handle, SCOPE_CONSUME,
+         "Store the result of a step; later claims of the job contain it."),
     POST("/v1/jobs/{id}/log", log_handle, SCOPE_CONSUME, "Add lines to the log of a job."),
     GET("/v1/jobs/{id}/log", log_get_handle, SCOPE_READ,
         "Read the log of a job: the newest 64 KiB of all attempts."),

@@ -140,6 +140,7 @@ NATIVE_HANDLER(workers_handle);
 NATIVE_HANDLER(heartbeat_handle);
 NATIVE_HANDLER(progress_handle);
 NATIVE_HANDLER(log_handle);
+NATIVE_HANDLER(step_handle);
 NATIVE_HANDLER(log_get_handle);
 NATIVE_HANDLER(snapshot_handle);
 NATIVE_HANDLER(exceptions_handle);

@@ -271,7 +271,8 @@ static struct op enqueue_of(const struct failover *f, struct drain_job *j)
                                 .crashes = v->job.crashes,
                                 .error_kind = v->error_kind,
                                 .error = v->error,
-                                .log = v->log};
+                                .log = v->log,
+                                .steps = v->steps};
     struct job_ref id = {j->renamed ? 0 : seq, j->renamed ? 0 : v->job.id_hi};
     bool own = v->extra.options.len > 0 && options_decode(v->extra.options, &j->options) == 0;
     return (struct op){.kind = OP_ENQUEUE,
@@ -351,10 +352,13 @@ static size_t seize_ops(const struct drain_job *j, size_t tag, struct op *to)
                                       .count = 1,
                                       .lease_ms = LIMIT_LEASE_MS,
                                       .worker = SPAN_LITERAL(DRAIN_WORKER)}};
-    to[waits] = (struct op){
-        .kind = OP_GET,
-        .tag = tag,
-        .job = {.job = j->at, .want_body = true, .want_attempts = true, .want_log = true}};
+    to[waits] = (struct op){.kind = OP_GET,
+                            .tag = tag,
+                            .job = {.job = j->at,
+                                    .want_body = true,
+                                    .want_attempts = true,
+                                    .want_log = true,
+                                    .want_steps = true}};
     return waits + 1u;
 }
 

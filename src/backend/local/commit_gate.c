@@ -346,6 +346,8 @@ static void history_into(struct job_view *v, const struct stored_body *b)
     bool running = v->job.state == STATE_RUNNING;
     v->progress = running ? progress_shown(b->progress, v->token) : b->progress;
     v->log = b->log;
+    v->steps = b->steps;
+    v->damage = b->damage & DAMAGE_STEPS;
 }
 
 static void body_into(struct job_view *v, const struct stored_body *b)
@@ -422,8 +424,13 @@ static bool bodies_ready(struct commit_gate *g, struct gate_step *t, size_t inde
     }
     if (r->want_attempts && view_count(r) > 0) /* the cache does not contain attempts */
         return false;
-    for (uint32_t i = 0; r->want_body && i < view_count(r); i++) {
-        r->views[i].has_body = body_cached(g, &r->views[i]);
+    for (uint32_t i = 0; i < view_count(r); i++) {
+        bool steps = r->views[i].step_bytes > 0; /* the cache does not contain steps either */
+        if (!r->want_body) {
+            missing += steps;
+            continue;
+        }
+        r->views[i].has_body = !steps && body_cached(g, &r->views[i]);
         missing += !r->views[i].has_body;
         g->hits += r->views[i].has_body;
         g->misses += !r->views[i].has_body;
@@ -458,6 +465,7 @@ static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, stru
     *f = (struct fetch){.step = t, .reply = index, .seqs = seqs};
     /* One of several keys may be missing because of a record that is the newest of all. */
     uint64_t need = jobs ? 0 : r->after;
+    bool steps = false;
     for (uint32_t i = 0; jobs && i < view_count(r); i++) {
         /* What the cache has may be dropped before the rest is read. */
         if (r->views[i].has_body)
@@ -465,6 +473,7 @@ static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, stru
         if (r->views[i].has_body)
             continue;
         seqs[f->count++] = r->views[i].job.seq;
+        steps = steps || r->views[i].step_bytes > 0;
         if (r->views[i].position > need)
             need = r->views[i].position;
     }
@@ -476,6 +485,7 @@ static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, stru
                                 .texts_only = r->texts_only,
                                 .attempts = r->want_attempts,
                                 .log = r->want_log,
+                                .steps = steps,
                                 .list = r->list,
                                 .exceptions = r->exceptions,
                                 .kv_list = r->kv_list,
@@ -571,7 +581,9 @@ static struct op fail_damaged(const struct job_view *v)
                   .damaged = true,
                   .error = v->damage & DAMAGE_PAYLOAD
                                ? SPAN_LITERAL("the payload in the store is damaged")
-                               : SPAN_LITERAL("the job's keys in the store are damaged")}};
+                           : v->damage & DAMAGE_TEXTS
+                               ? SPAN_LITERAL("the job's keys in the store are damaged")
+                               : SPAN_LITERAL("the job's steps in the store are damaged")}};
 }
 
 static bool any_damaged(const struct engine_reply *r)

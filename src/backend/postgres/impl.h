@@ -295,6 +295,9 @@ enum load_slot {
     LOAD_SLOT_COUNT
 };
 
+/* Of the results of a store; those before it are of bodies, bulk actions and ticks. */
+#define STEPS_SLOT 4
+
 /* unit/load.c, unit/loaded.c, unit/store.c */
 bool pg_unit_send_load(struct unit *u); /* sends the first round */
 int pg_unit_loaded(struct unit *u);     /* reads its results; -ERR_NOMEM, -ERR_CORRUPT */

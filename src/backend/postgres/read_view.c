@@ -38,6 +38,12 @@ static void send_get(struct unit *u, const struct op_job *want)
         pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
         pg_conn_send(pg_pipeline_of(u), SQL_WAITS_FOR, &pg_unit(u)->args);
     }
+    if (want->want_steps) {
+        pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
+        pg_array_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
+        pg_array_end(&pg_unit(u)->args);
+        pg_conn_send(pg_pipeline_of(u), SQL_STEPS, &pg_unit(u)->args);
+    }
     if (want->want_wait) {
         pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
         pg_args_i4(&pg_unit(u)->args, BEFORE_COUNTED + 1);
@@ -70,6 +76,15 @@ static void view_attempts(struct unit *u, const PGresult *job, const PGresult *r
     v->progress = progress_shown(pg_col_bytes(job, 0, last - 1), row.token);
     v->log = pg_col_bytes(job, 0, last);
     unit_view_attempts(u, &row, pg_attempt_read, r, (size_t)PQntuples(r), v);
+}
+
+static void view_steps(struct unit *u, const PGresult *job, const PGresult *r, struct job_view *v)
+{
+    v->step_bytes = (uint32_t)steps_bytes(pg_col_bytes(job, 0, JOB_STEP_INDEX));
+    unit_steps_begin(u);
+    for (int i = 0; i < PQntuples(r); i++)
+        unit_steps_add(u, pg_col_bytes(r, i, 1), pg_col_bytes(r, i, 2));
+    v->steps = unit_steps_end(u);
 }
 
 static void view_dependent(const PGresult *job, struct job_view *v)
@@ -117,7 +132,8 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
     struct job_view *v = arena_array(&u->arena, 1, sizeof *v);
     bool found = PQntuples(r) == 1 &&
                  (!want->job.hi || (uint64_t)pg_col_i8(r, 0, JOB_ID_HI) == want->job.hi);
-    size_t results = 2u + want->want_parents + want->want_wait;
+    size_t steps = 2u + want->want_parents;
+    size_t results = steps + want->want_steps + want->want_wait;
     if (!found || !v) {
         unit_refuse(t, found ? OUT_UNAVAILABLE : OUT_NOT_FOUND, NULL);
         return results;
@@ -129,6 +145,8 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
         view_attempts(u, r, pg_conn_result(pg_pipeline_of(u), at + 1), v);
     if (want->want_parents && v->is_dependent)
         view_parents(u, pg_conn_result(pg_pipeline_of(u), at + 2), v);
+    if (want->want_steps)
+        view_steps(u, r, pg_conn_result(pg_pipeline_of(u), at + steps), v);
     if (want->want_wait && unit_view_waits(v))
         v->wait = view_wait(u, r, pg_conn_result(pg_pipeline_of(u), at + results - 1));
     return results;

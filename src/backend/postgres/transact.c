@@ -207,6 +207,22 @@ static void take_bodies(struct unit *u, const PGresult *r)
     }
 }
 
+/* The results of steps, by job. */
+static void take_steps(struct unit *u, const PGresult *r)
+{
+    struct row *row = NULL;
+    int n = PQntuples(r);
+    for (int i = 0; i < n; i++) {
+        uint64_t seq = (uint64_t)pg_col_i8(r, i, 0);
+        if (i == 0 || seq != (uint64_t)pg_col_i8(r, i - 1, 0))
+            unit_steps_begin(u);
+        unit_steps_add(u, pg_col_bytes(r, i, 1), pg_col_bytes(r, i, 2));
+        bool last = i + 1 == n || (uint64_t)pg_col_i8(r, i + 1, 0) != seq;
+        if (last && (row = unit_row(u, seq)) != NULL)
+            row->steps = unit_steps_end(u);
+    }
+}
+
 static void bodies_lost(struct unit *u)
 {
     for (size_t i = 0; i < u->count; i++)
@@ -225,6 +241,14 @@ static void fill_bodies(struct pg_store *s)
     }
     if (r)
         take_bodies(u, r);
+    at = pg_unit(u)->slots[STEPS_SLOT];
+    r = at == SIZE_MAX ? NULL : pg_conn_take_result(s->pipeline, at);
+    if (r && !pg_unit_keep(u, r)) {
+        bodies_lost(u);
+        return;
+    }
+    if (r)
+        take_steps(u, r);
     unit_fill_bodies(u);
 }
 

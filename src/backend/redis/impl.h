@@ -307,6 +307,8 @@ void rd_notices_answer(struct unit *u, struct turn *t, const redisReply *list);
 /* read_view.c, search.c */
 void rd_read_view_begin(struct item *it);
 void rd_search_begin(struct item *it);
+struct span rd_steps(struct unit *u,
+                     const redisReply *list); /* name, result, name … (transact.c) */
 bool rd_view_row(struct unit *u, const redisReply *const five[5], const struct wqueue *q, bool body,
                  struct job_view *ret);
 

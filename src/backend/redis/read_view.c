@@ -34,6 +34,7 @@ static void send_get(struct rargs *a, const struct op_job *want)
     redis_args_text(a, want->want_log ? "1" : "");
     redis_args_text(a, want->want_parents ? "1" : "");
     redis_args_text(a, want->want_wait ? "1" : "");
+    redis_args_text(a, want->want_steps ? "1" : "");
 }
 
 /* list: oldest first */
@@ -53,6 +54,16 @@ static void view_attempts(struct unit *u, const redisReply *job, const redisRepl
     unit_view_attempts(u, &row, attempt_read, list, reply_count(list), v);
     v->progress = progress_shown(reply_span(reply_at(r, 3)), row.token);
     v->log = reply_span(reply_at(r, 4));
+}
+
+static void view_steps(struct unit *u, const redisReply *job, const redisReply *list,
+                       struct job_view *v)
+{
+    struct row row = {.gone = false};
+    if (redis_row_decode(v->job.seq, reply_span(job), &row) != 0)
+        return;
+    v->step_bytes = (uint32_t)steps_bytes(row.step_index);
+    v->steps = rd_steps(u, list);
 }
 
 static void view_parents(struct unit *u, const redisReply *list, struct job_view *v)
@@ -109,6 +120,8 @@ static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
     turn_show_job(t, v);
     if (want->want_attempts)
         view_attempts(u, five[1], r, v);
+    if (want->want_steps)
+        view_steps(u, five[1], reply_at(r, 8), v);
     if (want->want_wait && unit_view_waits(v))
         v->wait = view_wait(u, &q, reply_at(r, 7));
 }

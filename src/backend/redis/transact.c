@@ -20,10 +20,24 @@ static void wake_all(struct rd_store *s, const struct unit *u)
             shared_watches_wake(&s->sh, u->queues[i]->name);
 }
 
+struct span rd_steps(struct unit *u, const redisReply *list)
+{
+    unit_steps_begin(u);
+    for (size_t i = 0; i + 1 < reply_count(list); i += 2)
+        unit_steps_add(u, reply_span(reply_at(list, i)), reply_span(reply_at(list, i + 1)));
+    return unit_steps_end(u);
+}
+
+/* Groups of four: a job with payload, result and error, or with its steps. */
 static void fill_bodies(struct item *it, const redisReply *out)
 {
     for (size_t i = 0; i + 3 < reply_count(out); i += 4) {
         struct row *row = unit_row(&it->unit, redis_seq_decode(reply_span(reply_at(out, i))));
+        const redisReply *second = reply_at(out, i + 1);
+        if (row && second && second->type == REDIS_REPLY_ARRAY) {
+            row->steps = rd_steps(&it->unit, second);
+            continue;
+        }
         if (!row)
             continue;
         if (!row->set_payload && !row->fresh)

@@ -159,6 +159,8 @@ struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p)
         r->progress = want->past->progress;
         r->log = want->past->log;
         r->set_report = r->progress.len || r->log.len;
+        if (want->past->steps.len)
+            unit_row_steps(u, r, want->past->steps);
     }
     if (want->moved)
         fill_moved(u, want->moved, r);

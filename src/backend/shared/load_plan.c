@@ -15,6 +15,7 @@ uint64_t op_seq(const struct op *op)
     case OP_RELEASE:
     case OP_PROGRESS:
     case OP_LOG:
+    case OP_STEP:
         return op->lease.job.seq;
     case OP_CANCEL:
     case OP_REQUEUE:
@@ -37,7 +38,8 @@ uint64_t op_seq(const struct op *op)
 bool op_about_lease(const struct op *op)
 {
     return op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_EXTEND ||
-           op->kind == OP_RELEASE || op->kind == OP_PROGRESS || op->kind == OP_LOG;
+           op->kind == OP_RELEASE || op->kind == OP_PROGRESS || op->kind == OP_LOG ||
+           op->kind == OP_STEP;
 }
 
 bool op_revives(const struct op *op)

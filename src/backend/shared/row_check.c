@@ -63,7 +63,8 @@ bool sound_row(const struct row *r)
            j->payload_bytes <= LIMIT_PAYLOAD_BYTES && time_right(j->run_at.ms) &&
            time_right(j->since.ms) && time_right(r->extra.expires_at.ms) &&
            r->result_kind <= PAYLOAD_BYTES && r->error_kind <= ERROR_BUSINESS &&
-           r->holder.seq <= LIMIT_SEQ && lease_right(r) && texts_right(&r->extra);
+           r->holder.seq <= LIMIT_SEQ && lease_right(r) && texts_right(&r->extra) &&
+           steps_index_fits(r->step_index);
 }
 
 bool sound_queue(const struct wqueue *q)

@@ -455,6 +455,12 @@ static void items_link(struct ops *o, const struct job *holder, struct job **ite
 
 /* --- changes --- */
 
+static struct span steps_of(struct ops *o, const struct job *j)
+{
+    (void)o;
+    return ((const struct row *)j)->step_index;
+}
+
 static bool job_prepare(struct ops *o, struct job *j, const struct record *recs, size_t count)
 {
     (void)j, (void)recs, (void)count;
@@ -585,6 +591,7 @@ const struct ops_store unit_ops_store = {
     .token_ahead = token_ahead,
     .items_prepare = items_prepare,
     .items_link = items_link,
+    .steps = steps_of,
     .prepare = job_prepare,
     .commit = job_commit,
     .remove = row_remove,

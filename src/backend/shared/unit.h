@@ -20,6 +20,7 @@
 #include "base/containers/heap.h"
 #include "base/containers/map.h"
 #include "core/jobs/moves.h"
+#include "core/jobs/steps.h"
 #include "core/queues/unique.h"
 #include "ops/jobs/enqueue.h"
 #include "ops/ops.h"
@@ -95,7 +96,10 @@ struct row {
     uint8_t end; /* how it ended first in this unit, enum dependency_end; NONE = it did not */
     bool set_payload, set_result, set_error, set_note, set_report;
     struct span progress,
-        log; /* with set_report: to be replaced, and to be appended; empty = none */
+        log;                /* with set_report: to be replaced, and to be appended; empty = none */
+    struct span step_index; /* core/jobs/steps.h; empty = it has no steps */
+    struct span new_steps;  /* a list: these are to be stored */
+    struct span steps;      /* a list: what was loaded for a claim */
     /* for stores that keep a job as one byte string */
     struct span packed; /* as it was loaded; empty = it was not loaded */
     bool attempted;     /* this unit has ended an attempt of the job */
@@ -326,6 +330,12 @@ void unit_row_remove(struct unit *u,
 /* Applies a record to this job by the rules of core, with its sums, attempt, report and event, and
  * stores the payload of a dead job under its keys. */
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec);
+/* Stores these steps of the job. */
+void unit_row_steps(struct unit *u, struct row *r, struct span list);
+/* Makes a list of steps that a store has returned; the end is in the unit's memory. */
+void unit_steps_begin(struct unit *u);
+void unit_steps_add(struct unit *u, struct span name, struct span result);
+struct span unit_steps_end(struct unit *u);
 void unit_row_rules(const struct row *r, struct job_options *room, struct job_rules *ret);
 void unit_ended_add(struct unit *u, const struct ended *e); /* copied */
 void unit_tell(struct unit *u, uint8_t kind, const struct row *r);

@@ -407,6 +407,14 @@ static void row_apply_report(struct unit *u, struct row *r, const struct job *be
     r->progress = rec->job_report.text;
 }
 
+static void row_apply_steps(struct unit *u, struct row *r, const struct job *before,
+                            const struct record *rec)
+{
+    (void)before;
+    CHECK(apply_reported(&r->job) == 0);
+    unit_row_steps(u, r, rec->job_report.text);
+}
+
 /* If a queue keeps no done jobs, they are removed with the record that ends them. The tick
  * removes the other jobs that retention does not keep. */
 static void drop_unkept(struct unit *u, struct row *r)
@@ -439,6 +447,7 @@ static const struct {
     [REC_JOB_NOTED] = {row_apply_noted, false},
     [REC_JOB_PROGRESS] = {row_apply_report, false},
     [REC_JOB_LOGGED] = {row_apply_report, false},
+    [REC_JOB_STEPS] = {row_apply_steps, false},
 };
 
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec)

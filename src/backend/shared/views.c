@@ -44,6 +44,7 @@ void row_view_body(const struct row *row, struct job_view *view)
     view->result = row->result;
     view->error_kind = row->error_kind;
     view->error = row->error;
+    view->steps = row->steps;
 }
 
 void row_view(const struct row *row, const struct wqueue *q, struct wall_time now, bool body,

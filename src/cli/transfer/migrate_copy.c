@@ -223,7 +223,7 @@ static int batch_add(struct migrate *m, struct job_batch *b, const struct job_vi
 {
     if (from->damage)
         return job_damaged(from);
-    uint64_t bytes = from->payload.len + from->result.len + from->log.len;
+    uint64_t bytes = from->payload.len + from->result.len + from->log.len + from->steps.len;
     bool full = b->count == BATCH_JOBS || (b->count > 0 && b->bytes + bytes > BATCH_BYTES);
     int status = full ? batch_send(m, b) : CLIENT_DONE;
     if (status != CLIENT_DONE)

@@ -5,6 +5,7 @@
 
 #include "core/jobs/job_texts.h"
 #include "core/jobs/progress.h"
+#include "core/jobs/steps.h"
 #include "core/queues/policy.h"
 
 /* ---- as it arrives ---- */
@@ -77,7 +78,8 @@ static void fill_moving(const struct job_view *v, struct job_moving *m)
                  .error_kind = v->error_kind,
                  .error = v->error,
                  .progress = v->progress,
-                 .log = v->log},
+                 .log = v->log,
+                 .steps = v->steps},
         .moved = {.seq = v->job.seq,
                   .id_hi = v->job.id_hi,
                   .since = v->job.since,
@@ -187,6 +189,29 @@ static int add_attempts(struct buf *out, const struct job_view *v)
     return err;
 }
 
+static int step_compare(const void *a, const void *b)
+{
+    return span_order(((const struct step *)a)->name, ((const struct step *)b)->name);
+}
+
+/* Stores list steps in no order. */
+static int add_steps(struct buf *out, struct span list, struct arena *arena)
+{
+    size_t count = steps_count(list);
+    struct step *steps = arena_array(arena, count + 1, sizeof *steps);
+    int err = steps ? 0 : -ERR_NOMEM;
+    for (size_t i = 0; err == 0 && i < count; i++)
+        (void)steps_next(&list, &steps[i]);
+    if (err == 0)
+        qsort(steps, count, sizeof *steps, step_compare);
+    for (size_t i = 0; err == 0 && i < count; i++) {
+        err = add_text(out, steps[i].name);
+        if (err == 0)
+            err = add_text(out, steps[i].result);
+    }
+    return err;
+}
+
 static int seq_compare(const void *a, const void *b)
 {
     uint64_t x = ((const struct job_ref *)a)->seq, y = ((const struct job_ref *)b)->seq;
@@ -260,6 +285,8 @@ int job_essence(struct wall_time now, const struct job_view *from, struct arena 
         err = add_text(out, v.progress);
     if (err == 0)
         err = add_text(out, v.log);
+    if (err == 0)
+        err = add_steps(out, v.steps, arena);
     if (err == 0)
         err = add_extra(out, &v.extra);
     if (err == 0)

@@ -206,6 +206,8 @@ static int attempts_take(const struct migrate_store *s, struct job_page *p)
         p->jobs[i].attempt_count = r->jobs[0].attempt_count;
         p->jobs[i].progress = r->jobs[0].progress;
         p->jobs[i].log = r->jobs[0].log;
+        p->jobs[i].steps = r->jobs[0].steps;
+        p->jobs[i].damage |= r->jobs[0].damage;
         p->jobs[i].is_dependent = r->jobs[0].is_dependent;
         p->jobs[i].dependent = r->jobs[0].dependent;
         p->jobs[i].waits = r->jobs[0].waits;
@@ -227,7 +229,7 @@ static int attempts_read(struct migrate_store *s, struct job_page *p)
     for (uint32_t i = 0; i < p->count; i++) {
         ops[i] = (struct op){.kind = OP_GET, .tag = i};
         ops[i].job.job = (struct job_ref){p->jobs[i].job.seq, p->jobs[i].job.id_hi};
-        ops[i].job.want_attempts = ops[i].job.want_log = true;
+        ops[i].job.want_attempts = ops[i].job.want_log = ops[i].job.want_steps = true;
         ops[i].job.want_parents = p->jobs[i].job.state == STATE_BLOCKED;
     }
     int status = migrate_ask_all(s, ops, p->count, p->more);

@@ -155,6 +155,7 @@ struct job_past {
     /* What workers reported about it, in the stored forms of core/jobs/progress.h; empty = nothing.
      * The progress has no token: it is shown until the job is claimed. */
     struct span progress, log;
+    struct span steps; /* the list of its steps (core/jobs/steps.h); empty = it has none */
 };
 
 /* A queue whose policy is `by_due` orders its jobs by priority and then by the time at which they

@@ -84,7 +84,7 @@ MUST_CHECK int apply_ready(struct job *j, const struct rec_job_ready *r);
 MUST_CHECK int apply_unblocked(struct job *j, const struct rec_job_unblocked *r);
 MUST_CHECK int apply_claimed(struct job *j, const struct rec_job_claimed *r);
 MUST_CHECK int apply_extended(struct job *j, const struct rec_job_extended *r);
-/* Progress and log are not part of the job. An imported job has them in any state. */
+/* Progress, log and steps are not part of the job. An imported job has them in any state. */
 MUST_CHECK int apply_reported(const struct job *j);
 /* The limits are in its lease. */
 MUST_CHECK int apply_cancel_requested(const struct job *j, const struct rec_job_cancel_requested *r,

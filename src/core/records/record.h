@@ -86,6 +86,7 @@ enum record_kind {
     /* what the holder of a lease reports: 128 … 143 */
     REC_JOB_PROGRESS = 128, /* replaces what was reported before */
     REC_JOB_LOGGED = 129,   /* entries that are added to the job's log */
+    REC_JOB_STEPS = 130,    /* results of steps, which replace those of the same names */
     /* dependencies: 144 … 151 */
     REC_JOB_UNBLOCKED = 144,    /* blocked → ready | scheduled */
     REC_DEPENDENT_PUT = 145,    /* the rule and the counts of a job that depends on others */
@@ -93,7 +94,7 @@ enum record_kind {
     REC_DEPENDENCIES_NEW = 147, /* from now on the job waits for these jobs, too */
     REC_DEPENDENCY_END = 148,   /* it no longer waits for this one */
     REC_PARENT_ENDED = 149,     /* how a job ended on which others still depend */
-    /* reserved: 120 … 127 ledger, 130 … 143 steps */
+    /* reserved: 120 … 127 ledger */
 };
 
 struct rec_epoch {
@@ -275,7 +276,8 @@ struct rec_job_attempt {
     struct span worker, error;
 };
 
-/* PROGRESS: as progress_encode writes it; LOGGED: entries of the log (core/jobs/progress.h). */
+/* PROGRESS: as progress_encode writes it; LOGGED: entries of the log (core/jobs/progress.h); STEPS:
+ * a list of steps (core/jobs/steps.h). */
 struct rec_job_report {
     uint64_t seq;
     struct span text;
@@ -477,7 +479,7 @@ struct record {
         struct rec_jobs_gone jobs_gone;
         struct rec_job_noted job_noted;
         struct rec_job_attempt job_attempt;
-        struct rec_job_report job_report; /* PROGRESS, LOGGED */
+        struct rec_job_report job_report; /* PROGRESS, LOGGED, STEPS */
         struct rec_job_unblocked job_unblocked;
         struct rec_dependent_put dependent_put;
         struct rec_dependent dependent; /* GONE, PARENT_ENDED */
@@ -523,8 +525,8 @@ static inline uint64_t record_job_seq(const struct record *r)
     bool one = (r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) ||
                r->kind == REC_JOB_NOTED || r->kind == REC_JOB_PRIORITY ||
                r->kind == REC_JOB_ATTEMPT || r->kind == REC_JOB_PROGRESS ||
-               r->kind == REC_JOB_LOGGED || r->kind == REC_JOB_CANCEL_REQUESTED ||
-               r->kind == REC_JOB_UNBLOCKED;
+               r->kind == REC_JOB_LOGGED || r->kind == REC_JOB_STEPS ||
+               r->kind == REC_JOB_CANCEL_REQUESTED || r->kind == REC_JOB_UNBLOCKED;
     return one ? r->job_ready.seq : 0;
 }
 

@@ -106,6 +106,7 @@ bool record_seqs_readable(struct span list, uint64_t count);
     K(JOB_LINKED, job_linked)                                                                      \
     K(JOB_PROGRESS, job_progress)                                                                  \
     K(JOB_LOGGED, job_logged)                                                                      \
+    K(JOB_STEPS, job_steps)                                                                        \
     K(JOB_UNBLOCKED, job_unblocked)                                                                \
     K(DEPENDENT_PUT, dependent_put)                                                                \
     K(DEPENDENT_GONE, dependent_gone)                                                              \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claim: the next jobs of one or several queues, by (priority, sequence) and the limits of
  * core/queues/claim_limits.h; or one job by its id. */
+#include "core/jobs/steps.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/replies.h"
@@ -82,6 +83,8 @@ static bool hand_out(struct ops *o, struct job *j, const struct op_claim *want,
                         .worker = want->worker},
     };
     *view = (struct job_view){.worker = want->worker, .waited_ms = waited > 0 ? waited : 0};
+    if (want->want_body)
+        view->step_bytes = (uint32_t)steps_bytes(o->store->steps(o, j));
     if (!o->store->lease_start(o, j, want, &rec, view))
         return false;
     view->max_attempts = rules.max_attempts;
@@ -118,8 +121,9 @@ static void claim_next(struct ops *o, const struct op_claim *want, struct reply 
             break;
         }
         if (want->want_body) {
-            bytes += j->payload_bytes;
-            o->body_bytes += j->payload_bytes;
+            uint64_t more = (uint64_t)j->payload_bytes + views[n].step_bytes;
+            bytes += more;
+            o->body_bytes += more;
         }
         jobs[n++] = j;
     }

@@ -10,6 +10,12 @@ struct held {
     struct lease_state lease;
 };
 
+/* Whether the lease goes on after this report. */
+static inline bool held_goes_on(enum op_kind kind)
+{
+    return kind == OP_EXTEND || kind == OP_PROGRESS || kind == OP_LOG || kind == OP_STEP;
+}
+
 /* The job whose lease the operation names. NULL: the reply says why not, or repeats an earlier one.
  */
 struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct reply *r);
@@ -24,6 +30,9 @@ void handoff_commit(struct ops *o, const struct op_kv_commit *want, const struct
                     const struct record *done, struct reply *r);
 /* The ack is repeated: names the jobs of its hand-off that are still known. */
 void handoff_repeat(struct ops *o, const struct op_kv_commit *want, struct reply *r);
+/* Commits the records of a report after which the lease goes on (progress.c). */
+void held_commit(struct ops *o, const struct held *h, const struct record *recs, size_t count,
+                 struct reply *r);
 /* How much is left of the lease after this extension. */
 void held_left(const struct held *h, const struct record *extended, struct reply *r);
 /* The record of a lease that is extended by `lease_ms`, 0 = as long as before. False: the reply

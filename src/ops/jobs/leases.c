@@ -90,8 +90,7 @@ struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct 
 bool held_name_holder(struct ops *o, const struct held *h, struct reply *r)
 {
     int64_t ran = o->now.ms - h->j->since.ms;
-    r->ran_ms =
-        ran > 0 && r->kind != OP_EXTEND && r->kind != OP_PROGRESS && r->kind != OP_LOG ? ran : 0;
+    r->ran_ms = ran > 0 && !held_goes_on(r->kind) ? ran : 0;
     r->worker = text_keep(o, h->lease.worker);
     return r->worker.at || r->worker.len == 0 || reply_nomem(o, r);
 }

@@ -4,6 +4,7 @@
 #include "core/jobs/job_error.h"
 #include "core/jobs/progress.h"
 #include "core/jobs/state.h"
+#include "core/jobs/steps.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -58,7 +59,9 @@ static int past_check(const struct job_past *past, struct err_note *note)
         return err_note_set(note, -ERR_INVALID, "reason must be one for which a job can be %s",
                             state_name((enum job_state)past->state));
     int err = error_check(past->error_kind, past->error, note);
-    return err ? err : reports_check(past->progress, past->log, note);
+    if (err == 0)
+        err = reports_check(past->progress, past->log, note);
+    return err ? err : steps_check(past->steps, note);
 }
 
 int moved_check(const struct op_enqueue *want, struct err_note *note)

@@ -32,8 +32,8 @@ static struct span progress_text(struct ops *o, const struct held *h, const stru
     return span_of(text, text ? progress_encode(&p, text) : 0);
 }
 
-static void report(struct ops *o, const struct held *h, const struct record *recs, size_t count,
-                   struct reply *r)
+void held_commit(struct ops *o, const struct held *h, const struct record *recs, size_t count,
+                 struct reply *r)
 {
     if (!held_name_holder(o, h, r))
         return;
@@ -65,7 +65,7 @@ void ops_progress(struct ops *o, const struct op *op, struct reply *r)
         return;
     if (extends)
         held_left(&h, &recs[1], r);
-    report(o, &h, recs, extends ? 2 : 1, r);
+    held_commit(o, &h, recs, extends ? 2 : 1, r);
 }
 
 static bool lines_valid(struct ops *o, const struct op_lease *want, struct reply *r)
@@ -99,5 +99,5 @@ void ops_log(struct ops *o, const struct op *op, struct reply *r)
         return;
     }
     struct record rec = {.kind = REC_JOB_LOGGED, .job_report = {.seq = h.j->seq, .text = kept}};
-    report(o, &h, &rec, 1, r);
+    held_commit(o, &h, &rec, 1, r);
 }

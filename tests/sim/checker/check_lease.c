@@ -209,7 +209,8 @@ static unsigned effect(struct checker *c, struct know *k, bool sure)
     const struct op *op = &c->e->op;
     if (op->kind == OP_ACK)
         return CAN(STATE_DONE);
-    if (op->kind == OP_EXTEND || op->kind == OP_PROGRESS || op->kind == OP_LOG)
+    if (op->kind == OP_EXTEND || op->kind == OP_PROGRESS || op->kind == OP_LOG ||
+        op->kind == OP_STEP)
         return CAN(STATE_RUNNING);
     bool counts = sure && k->lease.cancel == CANCEL_NONE;
     if (op->kind == OP_FAIL) {

@@ -130,6 +130,7 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_RELEASE] = check_lease_op,
     [OP_PROGRESS] = check_lease_op,
     [OP_LOG] = check_lease_op,
+    [OP_STEP] = check_lease_op,
     [OP_RELEASE_CLAIM] = check_release_claim,
     [OP_CANCEL] = check_cancel,
     [OP_REQUEUE] = check_requeue,

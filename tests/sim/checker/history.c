@@ -14,6 +14,7 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_RELEASE] = "release",
     [OP_PROGRESS] = "progress",
     [OP_LOG] = "log",
+    [OP_STEP] = "step",
     [OP_RELEASE_CLAIM] = "unclaim",
     [OP_CANCEL] = "cancel",
     [OP_REQUEUE] = "requeue",
@@ -278,6 +279,7 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_RELEASE:
     case OP_PROGRESS:
     case OP_LOG:
+    case OP_STEP:
         fprintf(out, " job=%llu lease=%u token=%u-%llu%s%s", (unsigned long long)op->lease.job.seq,
                 op->lease.lease_ms, op->lease.token.epoch,
                 (unsigned long long)op->lease.token.counter, op->lease.any_token ? " any" : "",
@@ -441,6 +443,7 @@ static uint64_t subject_of(const struct op *op)
     case OP_RELEASE:
     case OP_PROGRESS:
     case OP_LOG:
+    case OP_STEP:
         return op->lease.job.seq;
     case OP_CANCEL:
     case OP_REQUEUE:

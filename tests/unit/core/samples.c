@@ -16,24 +16,60 @@
 #include "core/queues/policy_fields.h"
 
 const enum record_kind sample_kinds[] = {
-    REC_EPOCH,           REC_SEQ_BLOCK,       REC_QUEUE_PUT,
-    REC_QUEUE_GONE,      REC_QUEUE_END,       REC_PURGED,
-    REC_BULK_BEGIN,      REC_BULK_STEP,       REC_BULK_END,
-    REC_JOB_NEW,         REC_JOB_READY,       REC_JOB_CLAIMED,
-    REC_JOB_EXTENDED,    REC_JOB_BACK,        REC_JOB_DONE,
-    REC_JOB_DEAD,        REC_JOB_CANCELLED,   REC_JOB_REQUEUED,
-    REC_JOB_PATCHED,     REC_JOBS_GONE,       REC_KEY_NEW,
-    REC_KEYS_GONE,       REC_KV_SET,          REC_KV_GONE,
-    REC_KV_FROM_JOB,     REC_KV_KEYS,         REC_ALERT_PUT,
-    REC_ALERT_GONE,      REC_ALERT_EDGE,      REC_NOTICE_NEW,
-    REC_NOTICE_TRIED,    REC_NOTICE_GONE,     REC_BREAKER_PUT,
-    REC_BREAKER_GONE,    REC_COUNTERS,        REC_JOB_NOTED,
-    REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE,   REC_SCHEDULE_FIRED,
-    REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,
-    REC_JOB_PRIORITY,    REC_JOB_ATTEMPT,     REC_JOB_CANCEL_REQUESTED,
-    REC_JOB_PROGRESS,    REC_JOB_LOGGED,      REC_JOB_UNBLOCKED,
-    REC_DEPENDENT_PUT,   REC_DEPENDENT_GONE,  REC_DEPENDENCIES_NEW,
-    REC_DEPENDENCY_END,  REC_PARENT_ENDED,
+    REC_EPOCH,
+    REC_SEQ_BLOCK,
+    REC_QUEUE_PUT,
+    REC_QUEUE_GONE,
+    REC_QUEUE_END,
+    REC_PURGED,
+    REC_BULK_BEGIN,
+    REC_BULK_STEP,
+    REC_BULK_END,
+    REC_JOB_NEW,
+    REC_JOB_READY,
+    REC_JOB_CLAIMED,
+    REC_JOB_EXTENDED,
+    REC_JOB_BACK,
+    REC_JOB_DONE,
+    REC_JOB_DEAD,
+    REC_JOB_CANCELLED,
+    REC_JOB_REQUEUED,
+    REC_JOB_PATCHED,
+    REC_JOBS_GONE,
+    REC_KEY_NEW,
+    REC_KEYS_GONE,
+    REC_KV_SET,
+    REC_KV_GONE,
+    REC_KV_FROM_JOB,
+    REC_KV_KEYS,
+    REC_ALERT_PUT,
+    REC_ALERT_GONE,
+    REC_ALERT_EDGE,
+    REC_NOTICE_NEW,
+    REC_NOTICE_TRIED,
+    REC_NOTICE_GONE,
+    REC_BREAKER_PUT,
+    REC_BREAKER_GONE,
+    REC_COUNTERS,
+    REC_JOB_NOTED,
+    REC_SCHEDULE_PUT,
+    REC_SCHEDULE_GONE,
+    REC_SCHEDULE_FIRED,
+    REC_SCHEDULE_PASSED,
+    REC_SCHEDULE_FAILED,
+    REC_JOB_LINKED,
+    REC_JOB_PRIORITY,
+    REC_JOB_ATTEMPT,
+    REC_JOB_CANCEL_REQUESTED,
+    REC_JOB_PROGRESS,
+    REC_JOB_LOGGED,
+    REC_JOB_STEPS,
+    REC_JOB_UNBLOCKED,
+    REC_DEPENDENT_PUT,
+    REC_DEPENDENT_GONE,
+    REC_DEPENDENCIES_NEW,
+    REC_DEPENDENCY_END,
+    REC_PARENT_ENDED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -506,6 +542,10 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
         ret->job_report =
             (struct rec_job_report){.seq = seq_value(random), .text = SPAN_LITERAL("1 1 line\n")};
         break;
+    case REC_JOB_STEPS:
+        ret->job_report = (struct rec_job_report){.seq = seq_value(random),
+                                                  .text = SPAN_LITERAL("\1a\0011\1b\4null")};
+        break;
     default:
         sample_jobs_gone(random, arena, ret);
         break;
@@ -891,7 +931,7 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
     if ((kind >= REC_JOB_NEW && kind <= REC_JOB_CANCEL_REQUESTED) || kind == REC_JOB_PROGRESS ||
-        kind == REC_JOB_LOGGED)
+        kind == REC_JOB_LOGGED || kind == REC_JOB_STEPS)
         sample_job_record(random, arena, ret);
     else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
         sample_schedule_record(random, arena, ret);
@@ -1121,6 +1161,8 @@ static const struct field fields[] = {
     S(REC_JOB_PROGRESS, job_report.text),
     F(REC_JOB_LOGGED, job_report.seq),
     S(REC_JOB_LOGGED, job_report.text),
+    F(REC_JOB_STEPS, job_report.seq),
+    S(REC_JOB_STEPS, job_report.text),
     F(REC_JOB_UNBLOCKED, job_unblocked.seq),
     F(REC_JOB_UNBLOCKED, job_unblocked.state),
     F(REC_JOB_UNBLOCKED, job_unblocked.at.ms),

@@ -41,7 +41,7 @@ struct import_in {
     struct body_in payload, result;
     struct span error, error_type, stack;
     struct texts_in undelivered, log;
-    struct span progress;
+    struct span progress, steps;
     uint64_t damaged;         /* enum job_damage */
     struct span dependencies; /* an object; empty = it depends on nothing */
     uint8_t dependency_rule;
@@ -54,7 +54,7 @@ struct import_in {
 /* In the order of the enum, from 1. */
 static const char *const error_kinds[] = {"app", "business", NULL};
 /* In the order of enum job_damage. */
-static const char *const damages[] = {"payload", "result", "keys", "history", NULL};
+static const char *const damages[] = {"payload", "result", "keys", "history", "steps", NULL};
 
 #define AT(member) offsetof(struct import_in, member)
 static const struct field rows[] = {
@@ -86,6 +86,7 @@ static const struct field rows[] = {
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
     {"progress", FIELD_RAW, AT(progress), 0, 0, NULL, 0},
     {"log", FIELD_OBJECTS, AT(log), 0, LOG_LINES_MAX, NULL, FIELD_EMPTY},
+    {"steps", FIELD_RAW, AT(steps), 0, 0, NULL, 0},
     {"damaged", FIELD_ENUM_SET, AT(damaged), 0, 0, damages, 0},
     {"on_dependency_failure", FIELD_ENUM, AT(dependency_rule), 0, 0, dependency_rules, 0},
     {"dependencies", FIELD_RAW, AT(dependencies), 0, 0, NULL, 0},
@@ -239,7 +240,9 @@ static int take_damage(struct import *im)
     return wrong(im, "damaged",
                  "the job was damaged where it was exported: its %s could not be read, so it is "
                  "not imported; enqueue it again from its source",
-                 im->in.damaged & DAMAGE_PAYLOAD ? "payload" : "keys or options");
+                 im->in.damaged & DAMAGE_PAYLOAD ? "payload"
+                 : im->in.damaged & DAMAGE_TEXTS ? "keys or options"
+                                                 : "steps");
 }
 
 static int take_past(struct import *im)
@@ -262,6 +265,8 @@ static int take_past(struct import *im)
     if (job_error_pack(&error, im->reader.arena, &past.error) < 0)
         return no_memory(im);
     int err = reports_read(im->n->broker, im->x, in->progress, &in->log, &past, &im->problem);
+    if (err == 0)
+        err = steps_read(im->reader.arena, in->steps, &past.steps, &im->problem);
     if (err < 0)
         return err;
     im->op->past = arena_copy(im->reader.arena, &past, sizeof past);

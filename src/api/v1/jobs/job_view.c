@@ -171,6 +171,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_uint(w, "payload_bytes", v->job.payload_bytes);
     write_result(w, v, flags);
     progress_write(w, v->progress);
+    steps_write(w, v->steps);
     if (flags & VIEW_HISTORY)
         write_history(w, v);
     if ((flags & VIEW_LOG) && v->log.len)
@@ -198,6 +199,7 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     write_time(w, "created_at", id_time(v->job.id_hi));
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
     write_keys(w, v);
+    steps_write(w, v->steps);
     json_write_object_end(w);
 }
 

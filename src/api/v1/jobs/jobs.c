@@ -43,8 +43,11 @@ void job_get_handle(void *ctx, struct http_exchange *x)
     if (!query_read(&r, x))
         return;
     http_alone(x);
-    c->op.job = (struct op_job){
-        .job = job, .want_body = true, .want_attempts = true, .want_parents = in->dependencies};
+    c->op.job = (struct op_job){.job = job,
+                                .want_body = true,
+                                .want_attempts = true,
+                                .want_steps = true,
+                                .want_parents = in->dependencies};
     call_submit(c);
 }
 

@@ -101,10 +101,8 @@ static bool progress_take(struct call *c, struct progress_in *in, struct problem
     return true;
 }
 
-/* A call for the job of the path, whose body is read with the table. NULL: a problem was
- * answered. */
-static struct call *report_call(void *ctx, struct http_exchange *x, enum op_kind kind,
-                                struct fields table, void *into)
+struct call *report_call(void *ctx, struct http_exchange *x, enum op_kind kind, struct fields table,
+                         void *into)
 {
     struct job_ref job;
     struct problem p;

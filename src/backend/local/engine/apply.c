@@ -43,6 +43,8 @@ static bool defect_hides(const struct engine *e, const struct record *r)
     if (DEFECT(&e->config, DEFECT_REPORT_FORGOTTEN) &&
         (r->kind == REC_JOB_PROGRESS || r->kind == REC_JOB_LOGGED))
         return true;
+    if (DEFECT(&e->config, DEFECT_STEP_FORGOTTEN) && r->kind == REC_JOB_STEPS)
+        return true;
     return DEFECT(&e->config, DEFECT_ACK_COMES_BACK) && r->kind == REC_JOB_DONE &&
            r->job_done.seq % 16 == 0;
 }
@@ -348,6 +350,15 @@ static int take_job_report(struct engine *e, const struct record *r)
     return l ? apply_reported(&l->job) : -ERR_CORRUPT;
 }
 
+/* The results are in the store alone. */
+static int take_job_steps(struct engine *e, const struct record *r)
+{
+    struct live *l = touched(e, r->job_report.seq, NULL);
+    if (!l || apply_reported(&l->job) != 0)
+        return -ERR_CORRUPT;
+    return steps_apply(e, r->job_report.seq, r->job_report.text);
+}
+
 /* It is in the store alone. */
 static int take_job_attempt(struct engine *e, const struct record *r)
 {
@@ -519,6 +530,7 @@ static const take_fn takes[] = {
     [REC_JOB_LINKED] = take_job_linked,
     [REC_JOB_PROGRESS] = take_job_report,
     [REC_JOB_LOGGED] = take_job_report,
+    [REC_JOB_STEPS] = take_job_steps,
     [REC_JOB_UNBLOCKED] = take_job_unblocked,
     [REC_DEPENDENT_PUT] = dependencies_apply,
     [REC_DEPENDENT_GONE] = dependencies_apply,

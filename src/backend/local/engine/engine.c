@@ -85,6 +85,7 @@ static void init_indexes(struct engine *e)
     buf_init(&e->deps.list);
     kv_init(e);
     undelivered_init(e);
+    steps_init(e);
     dependencies_init(e);
 }
 
@@ -157,6 +158,7 @@ void engine_free(struct engine *e)
     buf_done(&e->ops.scratch);
     kv_done(e);
     undelivered_done(e);
+    steps_done(e);
     dependencies_done(e);
     buf_done(&e->deps.list);
     alerts_free(e);
@@ -644,7 +646,8 @@ static uint64_t index_bytes(const struct engine *e)
                      heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
                      heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e) +
                      slab_bytes(&e->outcome_counts) + map64_bytes(&e->outcome_counts_map) +
-                     slab_bytes(&e->lines) + heap_bytes(&e->token_queues) + dependencies_bytes(e);
+                     slab_bytes(&e->lines) + heap_bytes(&e->token_queues) + dependencies_bytes(e) +
+                     steps_memory(e);
     return bytes + e->queue_bytes;
 }
 

@@ -34,6 +34,7 @@
 #include "base/mem.h"
 #include "core/jobs/moves.h"
 #include "core/jobs/progress.h"
+#include "core/jobs/steps.h"
 #include "core/limits.h"
 #include "core/queues/retention.h"
 #include "core/queues/unique.h"
@@ -421,6 +422,8 @@ struct engine {
     size_t kv_text_at, kv_text_count, kv_text_room;
     struct slab undelivered;
     struct map64 undelivered_map;  /* sequence → handle in undelivered */
+    struct slab steps;             /* jobs that have steps */
+    struct map64 steps_map;        /* sequence → handle in steps */
     struct event_key **event_keys; /* beside the ring of events; NULL until the first of a key */
 };
 
@@ -435,6 +438,13 @@ struct kv {
     struct wall_time expires_at;
     uint32_t place; /* in kv_expiries, + 1; 0 = it never expires */
     uint8_t kind;
+};
+
+/* The steps of a job: their results are in the store. */
+struct job_steps {
+    uint64_t seq;
+    char *index; /* core/jobs/steps.h */
+    uint32_t len;
 };
 
 struct undelivered {
@@ -998,6 +1008,8 @@ const struct kv *kv_seen(const struct engine *e, struct span key);
 int kv_reserve(struct engine *e, size_t fresh);
 int kv_reserve_text(struct engine *e, struct span key);
 int kv_reserve_bytes(struct engine *e, size_t bytes); /* for a list of keys among them */
+/* The next of what was reserved, or else new memory; NULL = no memory. */
+char *kv_text_take(struct engine *e, size_t bytes);
 void kv_texts_drop(struct engine *e);
 /* All keys, in no order. */
 typedef int (*kv_each_fn)(void *ctx, const struct engine *e, const struct kv *k);
@@ -1008,6 +1020,18 @@ int kv_apply_from_job(struct engine *e, const struct rec_kv_from_job *r);
 int kv_load(struct engine *e, const struct rec_kv_from_job *r, struct wall_time expires_at);
 int kv_apply_gone(struct engine *e, const struct rec_kv_gone *r);
 size_t tick_kv(struct engine *e, size_t budget);
+
+/* --- engine/jobs/steps.c: the index of the steps of each job that has any --- */
+void steps_init(struct engine *e);
+void steps_done(struct engine *e);
+uint64_t steps_memory(const struct engine *e);
+/* Room for the record of a step of this job, or with 0 of a job that does not exist yet. */
+int steps_reserve(struct engine *e, uint64_t seq, struct span list);
+int steps_apply(struct engine *e, uint64_t seq, struct span list);
+/* A step whose result is in the store. */
+int steps_load(struct engine *e, uint64_t seq, struct span name, size_t result_bytes);
+struct span steps_of(const struct engine *e, uint64_t seq); /* empty = none */
+void steps_gone(struct engine *e, uint64_t seq);
 
 /* --- engine/kv/undelivered.c: payloads that dead jobs leave behind --- */
 void undelivered_init(struct engine *e);

@@ -125,6 +125,12 @@ static int load_undelivered(void *ctx, uint64_t seq, struct span keys)
     return undelivered_apply(e, seq, keys);
 }
 
+static int load_step(void *ctx, uint64_t seq, struct span name, size_t result_bytes)
+{
+    struct engine *e = ctx;
+    return jobs_by_seq(e, seq, NULL) ? steps_load(e, seq, name, result_bytes) : -ERR_CORRUPT;
+}
+
 static int load_notes(void *ctx, const struct record *record)
 {
     return engine_apply(ctx, record);
@@ -181,6 +187,7 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .key = load_key,
         .kv = load_kv,
         .undelivered = load_undelivered,
+        .step = load_step,
         .record = load_notes,
         .schedule = load_schedule,
         .link = load_link,

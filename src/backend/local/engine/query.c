@@ -31,6 +31,7 @@ void op_get(struct engine *e, const struct op *op)
     r->texts_only = !op->job.want_body;
     r->want_attempts = op->job.want_attempts;
     r->want_log = op->job.want_log;
+    view->step_bytes = op->job.want_steps ? (uint32_t)steps_bytes(steps_of(e, l->job.seq)) : 0;
     r->after = l->position;
     if (DEFECT(&e->config, DEFECT_REPLY_EARLY))
         r->after = 0;

@@ -527,8 +527,17 @@ static bool engine_prepare(struct ops *o, struct job *j, const struct record *re
     for (size_t i = 0; i < count && !err; i++) {
         bytes += record_bytes_max(&recs[i]);
         err = reserve_texts(e, &recs[i]);
+        if (!err && recs[i].kind == REC_JOB_STEPS)
+            err = steps_reserve(e, j->seq, recs[i].job_report.text);
     }
+    if (err)
+        kv_texts_drop(e);
     return err == 0 && reserve_end(e, live_of(j), &recs[count - 1], bytes) == 0;
+}
+
+static struct span engine_steps(struct ops *o, const struct job *j)
+{
+    return steps_of(engine_of(o), j->seq);
 }
 
 static void commit_dead(struct engine *e, const struct job *j, const struct record *rec)
@@ -663,6 +672,7 @@ const struct ops_store engine_ops_store = {
     .items_link = engine_items_link,
     .prepare = engine_prepare,
     .commit = engine_commit,
+    .steps = engine_steps,
     .remove = engine_remove,
     .dependencies = &engine_dependency_store,
 };

@@ -415,6 +415,21 @@ static uint64_t hash_undelivered(const struct engine *e)
     return sum;
 }
 
+static uint64_t hash_steps(const struct engine *e)
+{
+    const struct map64_table *tables[] = {&e->steps_map.now, &e->steps_map.old};
+    uint64_t sum = 0;
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; tables[t]->slots && i <= tables[t]->mask; i++) {
+            uint64_t seq = tables[t]->slots[i].key;
+            struct span index =
+                tables[t]->slots[i].value ? steps_of(e, seq) : (struct span){NULL, 0};
+            for (size_t at = 0; at < index.len; at += STEP_INDEX_BYTES) /* in no order */
+                sum += state_mix_span(state_mix(1, seq), span_of(index.at + at, STEP_INDEX_BYTES));
+        }
+    return sum;
+}
+
 uint64_t engine_state_hash(const struct engine *e)
 {
     uint64_t h = state_mix(state_mix(1, e->epoch), e->position);
@@ -431,6 +446,7 @@ uint64_t engine_state_hash(const struct engine *e)
     uint64_t kvs = 0;
     (void)kv_each(e, hash_kv, &kvs);
     h = state_mix(state_mix(state_mix(h, keys), kvs), hash_undelivered(e));
+    h = state_mix(h, hash_steps(e));
     h = state_mix(state_mix(h, schedules_hash(e)), dependencies_hash(e));
     for (const struct bulk *b = e->bulks; b; b = b->after)
         h = state_mix(state_mix(state_mix(h, b->begin.bulk), b->changed), b->refused);

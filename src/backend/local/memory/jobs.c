@@ -10,6 +10,7 @@
 #include "core/jobs/job_texts.h"
 #include "core/jobs/moves.h"
 #include "core/jobs/progress.h"
+#include "core/jobs/steps.h"
 #include "core/limits.h"
 #include "core/records/wire.h"
 
@@ -150,6 +151,7 @@ static void report_free(struct kept_report *r)
         return;
     mem_free(r->progress);
     mem_free(r->log);
+    buf_done(&r->steps);
     mem_free(r);
 }
 
@@ -385,16 +387,40 @@ static int log_add(struct kept_report *to, struct span text)
     return rc;
 }
 
+static int steps_add(struct kept_report *to, struct span list)
+{
+    struct step s;
+    int rc = 0;
+    while (rc == 0 && steps_next(&list, &s))
+        rc = steps_put(&to->steps, &s);
+    return rc;
+}
+
 static int job_reported(struct kept_job *k, const struct record *r)
 {
     int rc = apply_reported(&k->job);
     if (rc == 0 && !k->report && !(k->report = mem_zalloc(sizeof *k->report)))
         rc = -ERR_NOMEM;
+    if (rc == 0 && r->kind == REC_JOB_STEPS)
+        return steps_add(k->report, r->job_report.text);
     if (rc != 0 || r->kind == REC_JOB_LOGGED)
         return rc ? rc : log_add(k->report, r->job_report.text);
     rc = bytes_replace(&k->report->progress, r->job_report.text);
     if (rc == 0)
         k->report->progress_len = r->job_report.text.len;
+    return rc;
+}
+
+int memory_load_steps(const struct store_memory *m, const struct store_sink *sink)
+{
+    struct step s;
+    int rc = 0;
+    for (uint32_t h = m->first; h && rc == 0; h = job_at(m, h)->next) {
+        const struct kept_job *k = job_at(m, h);
+        struct span list = k->report ? buf_span(&k->report->steps) : (struct span){NULL, 0};
+        while (rc == 0 && steps_next(&list, &s))
+            rc = sink->step(sink->ctx, k->job.seq, s.name, s.result.len);
+    }
     return rc;
 }
 
@@ -463,6 +489,7 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
         return job_attempt(m, k, &r->job_attempt);
     case REC_JOB_PROGRESS:
     case REC_JOB_LOGGED:
+    case REC_JOB_STEPS:
         return job_reported(k, r);
     }
     return -ERR_VERSION;

@@ -145,6 +145,8 @@ static int memory_read(struct store_reader *r, const struct store_query *query, 
             rc = attempts_read(k, q->put.name, arena, &bodies[i]);
         if (rc == 0 && query->attempts)
             rc = report_read(k, query->log, arena, &bodies[i]);
+        if (rc == 0 && query->steps && k->report)
+            rc = span_copy(arena, buf_span(&k->report->steps), &bodies[i].steps);
     }
     return rc;
 }

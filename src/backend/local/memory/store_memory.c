@@ -116,6 +116,8 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
     if (rc == 0)
         rc = memory_kv_load(m, sink);
     if (rc == 0)
+        rc = memory_load_steps(m, sink);
+    if (rc == 0)
         rc = memory_load_notices(m, sink);
     if (rc == 0)
         rc = memory_load_schedules(m, sink);

@@ -30,10 +30,11 @@ struct kept_outcome {
     size_t result_len, error_len;
 };
 
-/* What its workers reported during the attempt (core/jobs/progress.h). */
+/* What its workers reported during the attempt (core/jobs/progress.h), and steps. */
 struct kept_report {
     char *progress, *log; /* NULL = none */
     size_t progress_len, log_len;
+    struct buf steps; /* their list (core/jobs/steps.h) */
 };
 
 /* An attempt that did not end by an ack; worker and error follow the struct. */
@@ -64,7 +65,7 @@ struct kept_job {
     char *payload;                 /* job.payload_bytes; NULL = none */
     struct kept_extra *extra;      /* NULL = none */
     struct kept_outcome *outcome;  /* NULL = no result, no error */
-    struct kept_report *report;    /* NULL = no progress, no log */
+    struct kept_report *report;    /* NULL = no progress, log or steps */
     struct kept_attempt *attempts; /* newest first, at most LIMIT_ATTEMPTS_KEPT */
     char *undelivered;             /* keys of the key-value store; NULL = none */
     uint32_t undelivered_len;
@@ -206,6 +207,7 @@ struct job_extra extra_of(const struct kept_job *k);
 MUST_CHECK int job_new(struct store_memory *m, const struct rec_job_new *r, struct err_note *note);
 MUST_CHECK int jobs_gone(struct store_memory *m, const struct rec_jobs_gone *r,
                          struct err_note *note);
+MUST_CHECK int memory_load_steps(const struct store_memory *m, const struct store_sink *sink);
 /* A record about one job that exists. */
 MUST_CHECK int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record *r);
 

@@ -425,6 +425,21 @@ static int merge_report(struct change_set *f, struct change *c, const struct rec
     return 0;
 }
 
+static int merge_steps(struct change_set *f, struct change *c, struct span list)
+{
+    struct change_steps **last = &c->steps;
+    int rc = apply_reported(&c->job);
+    struct change_steps *add = arena_array(&f->texts, 1, sizeof *add);
+    if (rc != 0 || !add)
+        return rc ? rc : -ERR_NOMEM;
+    while (*last)
+        last = &(*last)->next;
+    *add = (struct change_steps){.list = list};
+    *last = add;
+    c->flags |= CHANGE_STEPS;
+    return 0;
+}
+
 /* Whether a record contains everything that it changes. */
 static bool is_self_contained(enum record_kind kind)
 {
@@ -481,6 +496,8 @@ static int merge_job(struct store_sqlite *q, const struct record *r, struct chan
     case REC_JOB_PROGRESS:
     case REC_JOB_LOGGED:
         return merge_report(&q->change_set, c, r);
+    case REC_JOB_STEPS:
+        return merge_steps(&q->change_set, c, r->job_report.text);
     default:
         return -ERR_VERSION;
     }

@@ -126,6 +126,12 @@ static int key_row(sqlite3_stmt *st, const struct store_sink *sink)
     return sink->key(sink->ctx, &key);
 }
 
+static int step_row(sqlite3_stmt *st, const struct store_sink *sink)
+{
+    return sink->step(sink->ctx, (uint64_t)sqlite3_column_int64(st, 0), column_span(st, 1),
+                      (size_t)sqlite3_column_int64(st, 2));
+}
+
 /* ---- jobs ---- */
 
 /* The scan of `extra`, one row ahead of the scan of `jobs`. */
@@ -285,6 +291,8 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
         rc = load_scan(db, TABLE_KEYS, "ORDER BY expires_at, key_hi, key_lo", key_row, sink, note);
     if (rc == 0)
         rc = load_kv(db, sink, note);
+    if (rc == 0)
+        rc = load_scan(db, TABLE_STEPS, "ORDER BY seq, name", step_row, sink, note);
     if (rc == 0)
         rc = load_notice_records(db, sink, note);
     if (rc == 0)

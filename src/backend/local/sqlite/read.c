@@ -13,6 +13,7 @@
 #include "base/system/clock.h"
 #include "core/jobs/job_error.h"
 #include "core/jobs/progress.h"
+#include "core/jobs/steps.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -288,6 +289,41 @@ static int read_report(struct reader_sqlite *r, uint64_t seq, bool log, struct a
     return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc;
 }
 
+/* One row of `steps`. */
+static int step_take(sqlite3_stmt *st, struct buf *list, struct stored_body *ret)
+{
+    struct step s = {column_span(st, 0), column_span(st, 1)};
+    bool good = step_name_check(s.name, NULL) == 0 && s.result.len <= LIMIT_STEP_RESULT_BYTES &&
+                body_good(s.result, sqlite3_column_int64(st, 2), PAYLOAD_JSON);
+    if (good)
+        return steps_append(list, &s);
+    ret->damage |= DAMAGE_STEPS;
+    return 0;
+}
+
+/* Results that cannot be read are left out; a claim then sets the job aside. */
+static int read_steps(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
+                      struct stored_body *ret)
+{
+    sqlite3_stmt *st = r->stmts[READ_STEPS];
+    struct buf list;
+    int rc;
+    buf_init(&list);
+    bind_number(st, 1, seq);
+    while ((rc = read_row(r, st)) == 0 && (rc = step_take(st, &list, ret)) == 0)
+        ;
+    if (rc == -ERR_CORRUPT)
+        ret->damage |= DAMAGE_STEPS;
+    rc = rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc;
+    const char *copy = rc == 0 && list.len > 0 ? arena_copy(arena, list.data, list.len) : NULL;
+    if (rc == 0 && list.len > 0 && !copy)
+        rc = -ERR_NOMEM;
+    ret->steps = span_of(copy, copy ? list.len : 0);
+    buf_done(&list);
+    sqlite3_reset(st);
+    return rc;
+}
+
 static int sqlite_read(struct store_reader *reader, const struct store_query *query,
                        struct arena *arena, struct stored_body *bodies)
 {
@@ -300,6 +336,8 @@ static int sqlite_read(struct store_reader *reader, const struct store_query *qu
             rc = read_attempts(r, query->seqs[i], arena, &bodies[i]);
         if (rc == 0 && query->attempts && bodies[i].found)
             rc = read_report(r, query->seqs[i], query->log, arena, &bodies[i]);
+        if (rc == 0 && query->steps && bodies[i].found)
+            rc = read_steps(r, query->seqs[i], arena, &bodies[i]);
     }
     return read_end(r, rc);
 }

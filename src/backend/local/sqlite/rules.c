@@ -180,6 +180,13 @@ static const struct column_rule attempts[] = {
     TEXT("error", JOB_ERROR_PACKED_MAX),
 };
 
+static const struct column_rule steps[] = {
+    SEQ("seq"),
+    NAME("name", 1, LIMIT_STEP_NAME_BYTES),
+    BODY("result"),
+    CRC("crc"),
+};
+
 static const struct column_rule kv[] = {
     ENCODED("key", VALUE_KEY),
     POSITION("version"),
@@ -329,6 +336,7 @@ const struct table_rule table_rules[TABLE_COUNT] = {
     [TABLE_EXTRA] = TABLE(extra, true),
     [TABLE_OUTCOME] = TABLE(outcome, true),
     [TABLE_REPORT] = TABLE(report, true),
+    [TABLE_STEPS] = TABLE(steps, true),
     [TABLE_BULKS] = TABLE(bulks, false),
     [TABLE_KEYS] = TABLE(keys, false),
     [TABLE_ATTEMPTS] = TABLE(attempts, true),

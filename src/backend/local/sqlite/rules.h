@@ -47,6 +47,7 @@ enum table_id {
     TABLE_EXTRA,
     TABLE_OUTCOME,
     TABLE_REPORT,
+    TABLE_STEPS,
     TABLE_BULKS,
     TABLE_KEYS,
     TABLE_ATTEMPTS,

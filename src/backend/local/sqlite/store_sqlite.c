@@ -449,9 +449,11 @@ static int bounds_all(struct store_sqlite *q, struct err_note *note)
         {"SELECT min(seq) FROM undelivered", "SELECT max(seq) FROM undelivered"},
         {"SELECT min(item) FROM links", "SELECT max(item) FROM links"},
         {"SELECT min(seq) FROM report", "SELECT max(seq) FROM report"},
+        {"SELECT min(seq) FROM steps", "SELECT max(seq) FROM steps"},
     };
-    struct seq_bounds *const bounds[] = {&q->jobs,     &q->extras,      &q->outcomes, &q->asides,
-                                         &q->attempts, &q->undelivered, &q->links,    &q->reports};
+    struct seq_bounds *const bounds[] = {&q->jobs,   &q->extras,   &q->outcomes,
+                                         &q->asides, &q->attempts, &q->undelivered,
+                                         &q->links,  &q->reports,  &q->steps};
     int rc = 0;
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0] && rc == 0; i++)
         rc = bounds_read(q->db, sql[i][0], sql[i][1], bounds[i], note);

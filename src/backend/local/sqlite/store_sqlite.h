@@ -151,7 +151,7 @@ MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
 
 #define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
 
-#define STORE_FORMAT 4
+#define STORE_FORMAT 5
 
 /* Creates the tables in an empty database, with the number of the format, in one transaction. */
 MUST_CHECK int schema_create(sqlite3 *db, struct err_note *note);
@@ -209,12 +209,19 @@ enum change_flag {
     CHANGE_LABEL = 1u << 11,
     CHANGE_ATTRIBUTES = 1u << 12,
     CHANGE_REPORT = 1u << 14, /* progress or log */
+    CHANGE_STEPS = 1u << 15,  /* results of steps */
     CHANGE_MARKED = 1u << 13, /* GONE, but its rows stay for now (sqlite/gone.h) */
 };
 
 /* What was reported about a job in a batch; empty = nothing. */
 struct change_report {
     struct span progress, log;
+};
+
+/* Lists of steps that were stored in a batch, in their order. */
+struct change_steps {
+    struct span list;
+    struct change_steps *next;
 };
 
 /* What a batch changes in one job. Spans point into the frames. */
@@ -233,6 +240,7 @@ struct change {
     struct wall_time started_at; /* of the newest attempt */
     struct span payload, result, error;
     struct change_report *report; /* with REPORT: in the arena of the change set */
+    struct change_steps *steps;   /* with STEPS: likewise */
     struct job_extra extra; /* NEW with JOB_HAS_EXTRA; otherwise what the flags LABEL … say */
 };
 
@@ -297,7 +305,7 @@ struct store_sqlite {
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be after the current batch */
     struct change_set change_set;
-    struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links, reports;
+    struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links, reports, steps;
     struct seq_bounds gones; /* blocks with marks */
     struct gone_rules gone_rules;
     struct gone_figures figures;      /* as committed */

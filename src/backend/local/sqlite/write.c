@@ -11,6 +11,7 @@
 #include "backend/local/sqlite/damage.h"
 #include "backend/local/sqlite/notices.h"
 #include "backend/local/sqlite/rules.h"
+#include "core/jobs/steps.h"
 
 static int write_run(struct store_sqlite *q, enum stmt_id id, struct err_note *note)
 {
@@ -168,6 +169,24 @@ static int write_report(struct store_sqlite *q, const struct change *c, struct e
     return write_run(q, STMT_REPORT_PUT, note);
 }
 
+static int write_steps(struct store_sqlite *q, const struct change *c, struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_STEP_PUT];
+    struct step s;
+    int rc = 0;
+    bounds_add(&q->steps, c->seq);
+    for (const struct change_steps *at = c->steps; at && rc == 0; at = at->next) {
+        struct span list = at->list;
+        while (rc == 0 && steps_next(&list, &s)) {
+            bind_number(st, 1, c->seq);
+            bind_text(st, 2, s.name);
+            bind_body(st, 3, s.result);
+            rc = write_run(q, STMT_STEP_PUT, note);
+        }
+    }
+    return rc;
+}
+
 static int write_aside(struct store_sqlite *q, const struct change *c, struct err_note *note)
 {
     sqlite3_stmt *st = q->stmts[STMT_ASIDE_PUT];
@@ -209,6 +228,8 @@ static int write_bytes(struct store_sqlite *q, const struct change *c, struct er
         rc = write_error(q, c, note);
     if (rc == 0 && (c->flags & CHANGE_REPORT))
         rc = write_report(q, c, note);
+    if (rc == 0 && (c->flags & CHANGE_STEPS))
+        rc = write_steps(q, c, note);
     return rc;
 }
 
@@ -340,6 +361,8 @@ static int write_rare_gone(struct store_sqlite *q, uint64_t first, uint64_t last
         rc = write_range(q, STMT_LINKS_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->reports, first, last))
         rc = write_range(q, STMT_REPORTS_GONE, first, last, note);
+    if (rc == 0 && bounds_meet(&q->steps, first, last))
+        rc = write_range(q, STMT_STEPS_GONE, first, last, note);
     return rc;
 }
 

@@ -67,12 +67,11 @@ struct stored_link {
 
 /* Called in this order: meta, every queue, the counters of queues that have any, every bulk, every
  * job by increasing sequence, every idempotency key by increasing expiry, every key of the
- * key-value store, every job's keys for the latter; then, as the records that would create them:
- * alert rules, what they have raised, notices by increasing number (new, then their present state),
- * breakers; every schedule by increasing number, every link by increasing item, dependents,
- * dependencies, ends of parents. A non-zero return
- * stops the load and is passed on. A deleted queue whose jobs are not all removed yet comes with
- * gone = true. */
+ * key-value store, every job's keys for the latter, every step by job; then, as the records that
+ * would create them: alert rules, what they have raised, notices by increasing number (new, then
+ * their present state), breakers; every schedule by increasing number, every link by increasing
+ * item, dependents, dependencies, ends of parents. A non-zero return stops the load and is passed
+ * on. A deleted queue whose jobs are not all removed yet comes with gone = true. */
 struct store_sink {
     void *ctx;
     int (*meta)(void *ctx, const struct store_meta *meta);
@@ -84,6 +83,8 @@ struct store_sink {
     int (*key)(void *ctx, const struct rec_key_new *key);
     int (*kv)(void *ctx, const struct rec_kv_set *kv, uint64_t bytes); /* without its value */
     int (*undelivered)(void *ctx, uint64_t seq, struct span keys);
+    /* A step of a job, without its result. */
+    int (*step)(void *ctx, uint64_t seq, struct span name, size_t result_bytes);
     int (*record)(void *ctx, const struct record *record);
     int (*schedule)(void *ctx, const struct rec_schedule_put *schedule);
     int (*link)(void *ctx, const struct stored_link *link);
@@ -106,6 +107,7 @@ struct store_query {
     bool ahead;                 /* … only of ready jobs that have just a payload and keys … */
     bool attempts;              /* … with their history and progress … */
     bool log;                   /* … and, with that, their log … */
+    bool steps;                 /* … and their steps … */
     const struct op_list *list; /* … or this page … */
     const struct op_exceptions *exceptions; /* … or the newest failed attempts … */
     const struct op_kv_list *kv_list;       /* … or this page of keys … */
@@ -123,6 +125,7 @@ struct stored_body {
     uint32_t attempt_count;
     struct span progress; /* likewise: of the newest attempt */
     struct span log;      /* if requested */
+    struct span steps;    /* if requested: their list (core/jobs/steps.h) */
     struct job_extra extra;
     struct span payload;
     uint8_t result_kind, error_kind;

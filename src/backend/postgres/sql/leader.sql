@@ -215,6 +215,9 @@ WITH v AS MATERIALIZED (
 ), a AS (
     DELETE FROM @attempt t
     WHERE t.seq = ANY (ARRAY(SELECT d.seq FROM d))
+), s AS (
+    DELETE FROM @step t
+    WHERE t.seq = ANY (ARRAY(SELECT d.seq FROM d))
 )
 INSERT INTO @delta AS o (queue, hour, jobs_done, jobs_dead, jobs_cancelled, removed)
 SELECT queue, $3::int4, -count(*) FILTER (WHERE state = ${done}), -count(*) FILTER (WHERE state = ${dead}),

@@ -188,6 +188,13 @@ SELECT j.seq, j.payload, j.result, j.error
 FROM @job j
 WHERE j.seq = ANY ($1::int8[]);
 
+-- name: steps
+-- Returns the steps of these jobs ($1).
+SELECT seq, name, result
+FROM @step
+WHERE seq = ANY ($1::int8[])
+ORDER BY seq, name;
+
 -- name: key_sharers
 -- Returns up to 100 jobs of a queue ($1, generation $2) that share a unique key with another one and are
 -- not cancelled. The last column says how many jobs there are beyond the first of each key.

@@ -8,7 +8,7 @@ j.seq, j.id_hi, j.queue, j.state, j.reason, j.priority, j.run_at, j.since, j.gen
 j.crashes, j.payload_kind, j.payload_bytes, j.flags, j.token_epoch, j.token_counter, j.lease_ms, j.until,
 j.worker, j.nonce, j.started_at, j.reply, j.reply_state, j.reply_run_at, j.outcome_counts,
 ${each(${job_texts}; j.%)}, j.holds_key, j.expires_at, j.options, j.undelivered,
-j.result_kind, j.error_kind, j.holder, j.holder_hi, j.timeout_ms, j.cancel_grace_ms, j.cancel_at
+j.result_kind, j.error_kind, j.holder, j.holder_hi, j.timeout_ms, j.cancel_grace_ms, j.cancel_at, j.step_index
 
 -- part: queue_columns
 q.number, q.name, q.owner, q.description, q.attributes, q.policy, q.generation, q.created_at, q.updated_at,

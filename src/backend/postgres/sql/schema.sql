@@ -181,7 +181,8 @@ CREATE TABLE @job (
     result bytea,
     error bytea,
     progress bytea,  -- of the newest attempt, if its token says so (core/jobs/progress.h)
-    log bytea
+    log bytea,
+    step_index bytea  -- of its steps (core/jobs/steps.h); NULL = it has none
 ) ${churn};
 CREATE INDEX job_ready ON @job (queue, generation, priority DESC, seq) WHERE state = ${ready};
 CREATE INDEX job_pending ON @job (seq) WHERE state = ${ready} AND flags & ${flag_pending} <> 0;
@@ -288,6 +289,14 @@ CREATE TABLE @attempt (
 );
 CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed},
     ${attempt_lease_expired}, ${attempt_timed_out}, ${attempt_released_with_error});
+
+-- Results of steps.
+CREATE TABLE @step (
+    seq int8,
+    name text COLLATE "C",
+    result bytea NOT NULL,
+    PRIMARY KEY (seq, name)
+);
 
 -- Kept replies: the reply to the report that ended a lease, for a client that repeats the report.
 CREATE TABLE @kept_reply (

@@ -58,6 +58,7 @@ enum job_column {
     JOB_TIMEOUT_MS,
     JOB_CANCEL_GRACE_MS,
     JOB_CANCEL_AT,
+    JOB_STEP_INDEX,
     JOB_COLUMN_COUNT,
     /* if bodies are requested, too */
     JOB_PAYLOAD = JOB_COLUMN_COUNT,

@@ -79,6 +79,9 @@ SELECT unnest($1::int8[]), unnest($2::int8[]), unnest($3::int4[]), unnest($4::in
 WITH d AS (
     DELETE FROM @dependent
     WHERE seq = ANY ($1::int8[])
+), s AS (
+    DELETE FROM @step
+    WHERE seq = ANY ($1::int8[])
 )
 DELETE FROM @job
 WHERE seq = ANY ($1::int8[]);
@@ -128,6 +131,21 @@ FROM (
     SELECT unnest($1::int8[]) AS seq, unnest($2::bytea[]) AS progress, unnest($3::bytea[]) AS log
 ) u
 WHERE j.seq = u.seq;
+
+-- name: job_steps
+-- Writes the indexes ($2) of the steps of jobs ($1).
+UPDATE @job j
+SET step_index = u.step_index
+FROM (
+    SELECT unnest($1::int8[]) AS seq, unnest($2::bytea[]) AS step_index
+) u
+WHERE j.seq = u.seq;
+
+-- name: step_put
+-- Writes steps of jobs ($1): names ($2), results ($3).
+INSERT INTO @step (seq, name, result)
+SELECT unnest($1::int8[]), unnest($2::text[]), unnest($3::bytea[])
+ON CONFLICT (seq, name) DO UPDATE SET result = excluded.result;
 
 -- name: attempt_new
 -- Adds attempts that ended. Takes one array for each column.

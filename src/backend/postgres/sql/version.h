@@ -4,7 +4,7 @@
 #pragma once
 
 /* Of the tables in sql/schema.sql. A database with another one is refused. 1 was a draft. */
-#define PG_SCHEMA_VERSION 5
+#define PG_SCHEMA_VERSION 6
 
 /* In the column flags of a job, above the bits of core/jobs/job.h: it runs in a queue with limits
  * at the claim, and therefore occupies a slot (index job_slot). */

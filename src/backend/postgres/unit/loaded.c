@@ -55,6 +55,7 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
     ret->held = ret->was_held = pg_col_bool(r, at, JOB_HOLDS_KEY);
     ret->result_kind = pg_col_kind(r, at, JOB_RESULT_KIND, PAYLOAD_BYTES + 1);
     ret->error_kind = pg_col_kind(r, at, JOB_ERROR_KIND, ERROR_BUSINESS + 1);
+    ret->step_index = pg_col_bytes(r, at, JOB_STEP_INDEX);
     ret->holder =
         (struct job_ref){pg_col_seq(r, at, JOB_HOLDER), (uint64_t)pg_col_i8(r, at, JOB_HOLDER_HI)};
 }

@@ -60,6 +60,11 @@ static bool has_report(const struct row *r)
     return r->set_report && !r->gone;
 }
 
+static bool has_new_steps(const struct row *r)
+{
+    return r->new_steps.len && !r->gone;
+}
+
 static bool has_note(const struct row *r)
 {
     return r->set_note && !r->gone;
@@ -155,6 +160,7 @@ I2_COLUMN(error_kind, r->error_kind)
 TEXT_COLUMN(error, r->error)
 TEXT_COLUMN(progress, r->progress)
 TEXT_COLUMN(log, r->log)
+TEXT_COLUMN(step_index, r->step_index)
 
 I8_COLUMN(holder, r->holder.seq)
 I8_COLUMN(holder_hi, r->holder.hi)
@@ -198,6 +204,7 @@ static const struct column error_columns[] = {
     {ARRAY_I8, c_seq}, {ARRAY_I2, c_error_kind}, {ARRAY_BYTES, c_error}};
 static const struct column report_columns[] = {
     {ARRAY_I8, c_seq}, {ARRAY_BYTES, c_progress}, {ARRAY_BYTES, c_log}};
+static const struct column step_columns[] = {{ARRAY_I8, c_seq}, {ARRAY_BYTES, c_step_index}};
 static const struct column note_columns[] = {
     {ARRAY_I8, c_seq}, {ARRAY_TEXT, c_label}, {ARRAY_TEXT, c_attributes}};
 #define COLUMNS(table) table, sizeof(table) / sizeof(table)[0]
@@ -250,6 +257,33 @@ static void send_payloads(struct unit *u)
     }
 }
 
+/* One column of the steps that the unit stores; `one` adds its value for the step s of the row r.
+ */
+#define STEP_COLUMN(of, one)                                                                       \
+    do {                                                                                           \
+        pg_array_begin(a, of);                                                                     \
+        for (size_t i = 0; i < u->row_count; i++) {                                                \
+            const struct row *r = u->rows[i];                                                      \
+            struct span list = has_new_steps(r) ? r->new_steps : (struct span){NULL, 0};           \
+            struct step s;                                                                         \
+            while (steps_next(&list, &s))                                                          \
+                (one);                                                                             \
+        }                                                                                          \
+        pg_array_end(a);                                                                           \
+    } while (0)
+
+static void send_steps(struct unit *u)
+{
+    struct args *a = &pg_unit(u)->args;
+    if (how_many(u, has_new_steps) == 0)
+        return;
+    send_rows(u, SQL_JOB_STEPS, has_new_steps, COLUMNS(step_columns));
+    STEP_COLUMN(ARRAY_I8, pg_array_i8(a, (int64_t)r->job.seq));
+    STEP_COLUMN(ARRAY_TEXT, pg_array_blob(a, s.name));
+    STEP_COLUMN(ARRAY_BYTES, pg_array_blob(a, s.result));
+    pg_conn_send(pg_pipeline_of(u), SQL_STEP_PUT, a);
+}
+
 static void send_jobs(struct unit *u)
 {
     send_rows(u, SQL_JOB_DEL, is_gone, COLUMNS(seq_column));
@@ -263,6 +297,7 @@ static void send_jobs(struct unit *u)
     send_rows(u, SQL_JOB_RESULT, has_result, COLUMNS(result_columns));
     send_rows(u, SQL_JOB_ERROR, has_error, COLUMNS(error_columns));
     send_rows(u, SQL_JOB_REPORT, has_report, COLUMNS(report_columns));
+    send_steps(u);
     send_rows(u, SQL_JOB_DESCRIBE, has_note, COLUMNS(note_columns));
 }
 
@@ -488,7 +523,7 @@ bool unit_changed(const struct unit *u)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++)
         changed = u->rows[i]->changed || u->rows[i]->set_note || u->rows[i]->set_result ||
-                  u->rows[i]->set_error || u->rows[i]->set_report;
+                  u->rows[i]->set_error || u->rows[i]->set_report || u->rows[i]->new_steps.len;
     for (size_t i = 0; i < u->queue_count && !changed; i++)
         changed = u->queues[i]->put || u->queues[i]->purged || u->queues[i]->ended ||
                   adds_any(u->queues[i]);
@@ -514,6 +549,28 @@ static void send_bodies(struct unit *u)
     }
     pg_unit(u)->slots[0] = pg_conn_sent(pg_pipeline_of(u));
     pg_conn_send(pg_pipeline_of(u), SQL_BODIES, &pg_unit(u)->args);
+}
+
+/* Loads the results of steps that claims show. */
+static void send_claimed_steps(struct unit *u)
+{
+    struct args *a = &pg_unit(u)->args;
+    size_t n = 0;
+    pg_array_begin(a, ARRAY_I8);
+    for (size_t i = 0; i < u->count; i++)
+        for (uint32_t k = 0; u->turns[i].bodies && k < u->turns[i].reply.job_count; k++)
+            if (u->turns[i].bodies[k]->step_index.len) {
+                pg_array_i8(a, (int64_t)u->turns[i].bodies[k]->job.seq);
+                n++;
+            }
+    pg_array_end(a);
+    pg_unit(u)->slots[STEPS_SLOT] = SIZE_MAX;
+    if (n == 0) {
+        pg_args_clear(a);
+        return;
+    }
+    pg_unit(u)->slots[STEPS_SLOT] = pg_conn_sent(pg_pipeline_of(u));
+    pg_conn_send(pg_pipeline_of(u), SQL_STEPS, a);
 }
 
 /* After the jobs, because their states decide, by the rule of unique_holds (core/queues/unique.h).
@@ -555,4 +612,5 @@ void pg_unit_send_store(struct unit *u)
     send_key_sums(u);
     pg_bulk_send_begin(u);
     send_bodies(u);
+    send_claimed_steps(u);
 }

@@ -7,7 +7,7 @@
 #include "backend/redis/connection/scripts.h"
 #include "backend/shared/shared.h"
 
-#define REDIS_FORMAT 3
+#define REDIS_FORMAT 4
 #define HANDSHAKE_MAX 24
 
 /* What the handshake found out. */

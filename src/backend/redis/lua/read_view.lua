@@ -49,10 +49,10 @@ local function wait_counts(seq, row)
 end
 
 -- a job: sequence, with body, with attempts and progress, with log, with the jobs on which it depends, with what it
--- waits for
+-- waits for, with its steps
 function ask.G()
   local seq, body, attempts, log = arg(), arg() == '1', arg() == '1', arg() == '1'
-  local parents, wait = arg() == '1', arg() == '1'
+  local parents, wait, steps = arg() == '1', arg() == '1', arg() == '1'
   local row = call('HGET', P .. 'row', seq)
   if not row then return { false } end
   local got = shown({ seq }, body)
@@ -61,7 +61,7 @@ function ask.G()
   return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. number, 0, -1) or {},
     attempts and call('HGET', P .. 'w:' .. number, 'p'), log and call('HGET', P .. 'w:' .. number, 'l'), call('HGET', P .. 'dep', seq),
     parents and ${job.state(row)} == ${blocked} and waits_for(seq) or {},
-    wait and wait_counts(seq, row) }
+    wait and wait_counts(seq, row), steps and call('HGETALL', P .. 's:' .. number) or {} }
 end
 
 -- The entries of every node with this name.

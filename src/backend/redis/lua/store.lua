@@ -245,6 +245,16 @@ function special.BODIES(_, from, to)
   end
 end
 
+-- Steps for claims, likewise.
+function special.STEPS(_, from, to)
+  for k = from, to do
+    out[#out + 1] = A[k]
+    out[#out + 1] = call('HGETALL', P .. 's:' .. text(${seq.number(A[k])}))
+    out[#out + 1] = false
+    out[#out + 1] = false
+  end
+end
+
 -- For the leader: what is due next, and the counts.
 function special.NEXT()
   local next = 0

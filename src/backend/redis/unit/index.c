@@ -8,6 +8,7 @@
  *   part, parts                which parts of 1024 sequences have jobs, and how many
  *   expiry                     waiting jobs that expire, by time
  *   bound:E, boundset          running jobs of connections of the node with epoch E
+ *   w:SEQ, s:SEQ               progress and log; hash: name of a step to its result
  *   a:SEQ, wrong               attempts of a job; those of all jobs that failed
  *   q:N:1 … q:N:7              by state: run_at, order of claims, end of the lease, since (done,
  *                              dead, cancelled), sequence (blocked)
@@ -203,6 +204,15 @@ static void attempts_del(struct rargs *a, const struct row *r)
     redis_args_text(a, key);
 }
 
+static void steps_del(struct rargs *a, const struct row *r)
+{
+    char key[32];
+    if (!r->gone || !r->step_index.len)
+        return;
+    snprintf(key, sizeof key, "s:%llu", (unsigned long long)r->job.seq);
+    redis_args_text(a, key);
+}
+
 static void dependent_set(struct rargs *a, const struct row *r)
 {
     char packed[DEPENDENT_BYTES];
@@ -217,10 +227,11 @@ static const struct {
     const char *command, *key;
     row_fn fn;
 } shared_indexes[] = {
-    {"HDEL", "row", row_del},   {"HDEL", "pay", pay_del},       {"HSET", "pay", pay_set},
-    {"HDEL", "res", res_del},   {"HSET", "res", res_set},       {"HDEL", "err", err_del},
-    {"HSET", "err", err_set},   {"ZREM", "expiry", expiry_del}, {"ZADD", "expiry", expiry_set},
-    {"DROP", "", attempts_del}, {"HDEL", "dep", row_del},       {"HSET", "dep", dependent_set},
+    {"HDEL", "row", row_del},       {"HDEL", "pay", pay_del},       {"HSET", "pay", pay_set},
+    {"HDEL", "res", res_del},       {"HSET", "res", res_set},       {"HDEL", "err", err_del},
+    {"HSET", "err", err_set},       {"ZREM", "expiry", expiry_del}, {"ZADD", "expiry", expiry_set},
+    {"DROP", "", steps_del},        {"DROP", "", attempts_del},     {"HDEL", "dep", row_del},
+    {"HSET", "dep", dependent_set},
 };
 
 /* What was reported about one job. */
@@ -233,6 +244,22 @@ static void change_report(struct rargs *a, const struct row *r)
     rd_change(a, "REPORT", key);
     redis_args_bytes(a, r->progress);
     redis_args_bytes(a, r->log);
+    rd_change_end(a);
+}
+
+static void change_steps(struct rargs *a, const struct row *r)
+{
+    char key[32];
+    struct span list = r->new_steps;
+    struct step s;
+    if (!list.len || r->gone)
+        return;
+    snprintf(key, sizeof key, "s:%llu", (unsigned long long)r->job.seq);
+    rd_change(a, "HSET", key);
+    while (steps_next(&list, &s)) {
+        redis_args_bytes(a, s.name);
+        redis_args_bytes(a, s.result);
+    }
     rd_change_end(a);
 }
 
@@ -566,7 +593,7 @@ static void change_attempts(struct item *it)
 static bool touched(const struct row *r)
 {
     return (r->changed || r->set_payload || r->set_result || r->set_error || r->set_note ||
-            r->set_report) &&
+            r->set_report || r->new_steps.len) &&
            !(r->gone && r->fresh);
 }
 
@@ -644,6 +671,8 @@ void rd_change_rows(struct item *it)
         change_item(&it->args, rows[i]);
     for (size_t i = 0; i < count; i++)
         change_report(&it->args, rows[i]);
+    for (size_t i = 0; i < count; i++)
+        change_steps(&it->args, rows[i]);
     change_parts(&it->args, rows, count);
     change_attempts(it);
 }

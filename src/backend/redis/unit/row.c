@@ -122,7 +122,8 @@ static uint8_t row_bits(const struct row *r)
     F(span, worker)                                                                                \
     F(u8, result_kind)                                                                             \
     F(u8, error_kind)
-#define JOB_END(F) F(span, extra.undelivered) F(seq, holder.seq) F(fixed64, holder.hi)
+#define JOB_END(F)                                                                                 \
+    F(span, extra.undelivered) F(seq, holder.seq) F(fixed64, holder.hi) F(span, step_index)
 
 static size_t job_bytes_max(const struct row *m)
 {

@@ -11,7 +11,7 @@
 #include "backend/redis/unit/row_fields.h"
 #include "backend/shared/shared.h"
 
-#define ROW_VERSION 2
+#define ROW_VERSION 3
 #define ROW_REVISION_BYTES                                                                         \
     ROW_END(job, revision) /* what a check compares: jobs, queues, notices                         \
                             */

@@ -31,7 +31,7 @@ bool rd_unit_changed(const struct unit *u)
     for (size_t i = 0; i < u->row_count && !changed; i++) {
         const struct row *r = u->rows[i];
         changed = r->changed || r->set_payload || r->set_note || r->set_result || r->set_error ||
-                  r->set_report;
+                  r->set_report || r->new_steps.len > 0;
     }
     for (size_t i = 0; i < u->queue_count && !changed; i++) {
         const struct wqueue *q = u->queues[i];
@@ -437,6 +437,20 @@ static void ask_bodies(struct item *it)
         redis_args_undo(&it->args, before);
 }
 
+/* Loads the results of steps that claims show. */
+static void ask_steps(struct item *it)
+{
+    const struct unit *u = &it->unit;
+    struct rargs_mark before = redis_args_mark(&it->args);
+    rd_change(&it->args, "STEPS", "");
+    for (size_t i = 0; i < u->count; i++)
+        for (uint32_t k = 0; u->turns[i].bodies && k < u->turns[i].reply.job_count; k++)
+            if (u->turns[i].bodies[k]->step_index.len)
+                redis_args_seq(&it->args, u->turns[i].bodies[k]->job.seq);
+    if (!rd_change_end(&it->args))
+        redis_args_undo(&it->args, before);
+}
+
 static void put_head(struct item *it, bool strict)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
@@ -497,6 +511,7 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
         one(&it->args, "HDEL", "meta", SPAN_LITERAL("stop"));
     announce_queues(it);
     ask_bodies(it);
+    ask_steps(it);
     it->args.failed |= it->unit.nomem;
     if (it->args.plain)
         rd_plain_store(it, fn);

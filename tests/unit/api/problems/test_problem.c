@@ -69,6 +69,7 @@ static const struct {
     {"no_key", 404},
     {"version_mismatch", 412},
     {"kv_full", 507},
+    {"steps_full", 413},
     {"damaged", 500},
     {"rate_limited", 429},
     {"no_alert", 404},

@@ -78,7 +78,7 @@ void enqueue_key_keep(struct engine *e, struct hash128 key, uint64_t fingerprint
 
 static size_t past_bytes(const struct job_past *past)
 {
-    return past->error.len + past->progress.len + past->log.len;
+    return past->error.len + past->progress.len + past->log.len + past->steps.len;
 }
 
 /* Bytes of everything an enqueue may write. */
@@ -94,6 +94,8 @@ static int reserve_one(struct engine *e, const struct enqueue_plan *p, size_t jo
     int err = jobs_reserve(e, (struct queue *)p->q, jobs, 2 * jobs, 0);
     if (!err && p->rec.job_new.job.flags)
         err = names_reserve(e, jobs);
+    if (!err && p->want->past && p->want->past->steps.len)
+        err = steps_reserve(e, 0, p->want->past->steps);
     if (!err && x->undelivered.len)
         err = kv_reserve_bytes(e, x->undelivered.len);
     if (!err && x->undelivered.len)
@@ -221,6 +223,7 @@ struct live *enqueue_emit(struct engine *e, struct enqueue_plan *p)
     if (want->past) {
         emit_report(e, REC_JOB_PROGRESS, j->seq, want->past->progress);
         emit_report(e, REC_JOB_LOGGED, j->seq, want->past->log);
+        emit_report(e, REC_JOB_STEPS, j->seq, want->past->steps);
     }
     if (want->extra.undelivered.len)
         emit_undelivered(e, want->extra.undelivered, j->seq);

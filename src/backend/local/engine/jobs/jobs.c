@@ -412,6 +412,8 @@ void jobs_drop(struct engine *e, uint32_t handle)
         extra_drop(e, handle);
     if (map64_count(&e->undelivered_map) > 0)
         undelivered_gone(e, l->job.seq);
+    if (map64_count(&e->steps_map) > 0)
+        steps_gone(e, l->job.seq);
     if (e->held)
         holds_job_ended(e, l->job.seq);
     if (e->memo_seq == l->job.seq)

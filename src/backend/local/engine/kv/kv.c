@@ -116,6 +116,16 @@ int kv_reserve_text(struct engine *e, struct span key)
     return kv_find(e, key, NULL) ? 0 : kv_reserve_bytes(e, key.len);
 }
 
+char *kv_text_take(struct engine *e, size_t bytes)
+{
+    if (e->kv_text_at == e->kv_text_count)
+        return mem_alloc(bytes);
+    char *text = e->kv_texts[e->kv_text_at++];
+    if (e->kv_text_at == e->kv_text_count)
+        e->kv_text_at = e->kv_text_count = 0;
+    return text;
+}
+
 void kv_texts_drop(struct engine *e)
 {
     while (e->kv_text_at < e->kv_text_count)
@@ -134,8 +144,7 @@ bool valid_kv_expiry(void *engine, struct heap_entry entry)
 
 static struct kv *kv_add(struct engine *e, struct span key, uint32_t *ret_handle)
 {
-    bool ready = e->kv_text_at < e->kv_text_count;
-    char *text = ready ? e->kv_texts[e->kv_text_at++] : mem_alloc(key.len);
+    char *text = kv_text_take(e, key.len);
     uint32_t handle = text ? slab_take(&e->kvs) : 0;
     if (!handle) {
         mem_free(text);

@@ -37,8 +37,7 @@ int undelivered_apply(struct engine *e, uint64_t seq, struct span keys)
 {
     if (map64_get(&e->undelivered_map, seq))
         return -ERR_CORRUPT;
-    bool ready = e->kv_text_at < e->kv_text_count;
-    char *copy = ready ? e->kv_texts[e->kv_text_at++] : mem_alloc(keys.len);
+    char *copy = kv_text_take(e, keys.len);
     uint32_t handle = copy ? slab_take(&e->undelivered) : 0;
     if (!handle || map64_put(&e->undelivered_map, seq, handle) != 0) {
         if (handle)

@@ -480,6 +480,7 @@ static enum check_result check_rows(struct check *c)
     check_keys(c);
     check_query(c, SAME_KEYS);
     check_kv(c);
+    check_steps(c);
     check_dependencies(c);
     check_notices(c);
     print_queues(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of check: check.c (the store as a whole), check_job.c (one job), check_attempts.c
  * (history), check_pages.c (checksums), check_values.c (values out of range), check_gone.c (removed
- * jobs whose rows are still there), check_kv.c (the key-value store),
+ * jobs whose rows are still there), check_kv.c (the key-value store), check_steps.c,
  * check_dependencies.c (jobs that depend on others), check_notices.c (alert rules,
  * notices and breakers), check_hours.c (counters by the hour), check_journal.c (what the store has
  * not applied yet).
@@ -125,6 +125,7 @@ MUST_CHECK int check_values(struct check *c);
 void check_attempts(struct check *c);
 /* The key-value store, and the keys of jobs for it, after the jobs. */
 void check_kv(struct check *c);
+void check_steps(struct check *c);
 /* Jobs that depend on others, after the jobs. */
 void check_dependencies(struct check *c);
 /* Alert rules, notices and breakers. */

@@ -113,6 +113,13 @@ FROM report r CROSS
 JOIN jobs j ON j.seq = r.seq
 WHERE r.seq = ?1;
 
+-- name: steps
+-- Returns the steps of the job ?1.
+SELECT name, result, crc
+FROM steps
+WHERE seq = ?1
+ORDER BY name;
+
 -- name: exceptions
 -- Returns the newest ?2 attempts that failed, crashed or were released with an error, of the queue ?1 or of all with 0. i is the index
 -- alone; the row is read once it is known that the attempt is shown.

@@ -90,6 +90,15 @@ CREATE TABLE report (
     log BLOB NOT NULL
 ) STRICT;
 
+-- Results of steps: core/jobs/steps.h.
+CREATE TABLE steps (
+    seq INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    result BLOB NOT NULL,
+    crc INTEGER NOT NULL,  -- CRC32C of the result
+    PRIMARY KEY (seq, name)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE bulks (
     bulk INTEGER PRIMARY KEY,
     action INTEGER NOT NULL,

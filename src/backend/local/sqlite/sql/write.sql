@@ -104,6 +104,11 @@ WHERE seq BETWEEN ?1 AND ?2;
 DELETE FROM report
 WHERE seq BETWEEN ?1 AND ?2;
 
+-- name: steps_gone
+-- … and the results of their steps.
+DELETE FROM steps
+WHERE seq BETWEEN ?1 AND ?2;
+
 -- name: attempt_new
 -- Adds an attempt that ended. Takes one value for each column.
 INSERT OR REPLACE INTO attempts (seq, position, queue, number, started_at, ended_at, outcome, error_kind,
@@ -191,6 +196,11 @@ INSERT INTO report (seq, progress, log)
 VALUES (?1, coalesce(?2, x''), coalesce(?3, x''))
 ON CONFLICT (seq) DO UPDATE SET progress = coalesce(?2, progress), log = CASE WHEN ?3 IS NULL THEN log ELSE
     substr(CAST(log || ?3 AS BLOB), -${log_bytes}) END;
+
+-- name: step_put
+-- Writes the result of a step of the job ?1: name, result, checksum.
+INSERT OR REPLACE INTO steps (seq, name, result, crc)
+VALUES (?1, ?2, ?3, ?4);
 
 -- name: queue_put
 -- Creates or changes the queue ?1, unless it was deleted. Takes one value for each other column.

@@ -17,6 +17,7 @@
 #include "core/jobs/job_texts.h"
 #include "core/jobs/moves.h"
 #include "core/jobs/progress.h"
+#include "core/jobs/steps.h"
 #include "core/kvkey.h"
 #include "core/records/frame.h"
 #include "unit/core/samples.h"
@@ -116,7 +117,7 @@ static void model_apply(struct history *h, const struct record *r)
     struct history_job *j = NULL;
     if ((r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) || r->kind == REC_JOB_NOTED ||
         r->kind == REC_JOB_PRIORITY || r->kind == REC_JOB_CANCEL_REQUESTED ||
-        r->kind == REC_JOB_PROGRESS || r->kind == REC_JOB_LOGGED)
+        r->kind == REC_JOB_PROGRESS || r->kind == REC_JOB_LOGGED || r->kind == REC_JOB_STEPS)
         j = job_of(h, r->job_ready.seq);
     switch ((int)r->kind) {
     case REC_JOB_NEW:
@@ -146,6 +147,8 @@ static void model_apply(struct history *h, const struct record *r)
     case REC_JOB_PROGRESS:
     case REC_JOB_LOGGED:
         report_apply(j, r);
+        break;
+    case REC_JOB_STEPS: /* the two stores are compared */
         break;
     case REC_JOB_EXTENDED:
         assert_int_equal(apply_extended(&j->job, &r->job_extended), 0);
@@ -370,11 +373,30 @@ static void report_add(struct history *h, uint64_t seq, struct job_token token)
         history_add(h, &r);
 }
 
+/* A few steps, some of them again. */
+static void step_add(struct history *h, uint64_t seq)
+{
+    static const char *const names[] = {"charge", "mail", "pack", "a \xc3\xa4"};
+    static const char *const results[] = {"1", "null", "{\"id\":[7]}", "\"text\""};
+    struct buf list;
+    buf_init(&list);
+    for (uint64_t n = 1 + random_below(&h->random, 3); n > 0; n--) {
+        struct step s = {span_text(names[random_below(&h->random, 4)]),
+                         span_text(results[random_below(&h->random, 4)])};
+        assert_int_equal(steps_append(&list, &s), 0);
+    }
+    struct record r = {.kind = REC_JOB_STEPS, .job_report = {.seq = seq, .text = buf_span(&list)}};
+    history_add(h, &r);
+    buf_done(&list);
+}
+
 static void report_step(struct history *h)
 {
     struct history_job *j = pick(h, STATE_BIT(STATE_RUNNING));
     for (uint64_t n = j ? 1 + random_below(&h->random, 3) : 0; n > 0; n--)
         report_add(h, j->job.seq, j->token);
+    if (j && random_chance(&h->random, 50))
+        step_add(h, j->job.seq);
 }
 
 static void cancel_request_step(struct history *h)

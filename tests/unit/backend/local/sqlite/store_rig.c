@@ -286,7 +286,8 @@ static void put_attempt(struct buf *b, const struct attempt_view *a)
 int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count, struct arena *arena,
              struct stored_body *bodies)
 {
-    struct store_query query = {.seqs = seqs, .count = count, .attempts = true, .log = true};
+    struct store_query query = {
+        .seqs = seqs, .count = count, .attempts = true, .log = true, .steps = true};
     return r->ops->read(r, &query, arena, bodies);
 }
 
@@ -398,6 +399,7 @@ static void put_whole_body(struct buf *b, uint64_t seq, const struct stored_body
     put_body(b, body);
     put_bytes(b, "progress", body->progress);
     put_bytes(b, "log", body->log);
+    put_bytes(b, "steps", body->steps);
     PUT(b, " started=%" PRId64 " holder=%" PRIu64 "\n", body->started_at.ms, body->holder.seq);
     for (uint32_t a = 0; a < body->attempt_count; a++)
         put_attempt(b, &body->attempts[a]);
@@ -505,6 +507,13 @@ static void dump_keys(struct dump *d, struct store_reader *r)
     arena_done(&arena);
 }
 
+static int dump_step(void *ctx, uint64_t seq, struct span name, size_t result_bytes)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "step %" PRIu64 " %.*s %zu\n", seq, (int)name.len, name.at, result_bytes);
+    return 0;
+}
+
 /* As it would be on disk: what two stores load must be the same records. */
 static int dump_record(void *ctx, const struct record *r)
 {
@@ -551,22 +560,10 @@ static int dump_all(struct store *s, struct store_reader *r, struct buf *ret, si
                     struct err_note *note)
 {
     struct dump d = {.out = ret, .damaged = damaged};
-    struct store_sink sink = {&d,
-                              dump_meta,
-                              dump_queue,
-                              dump_counters,
-                              dump_bulk,
-                              dump_job,
-                              dump_key,
-                              dump_kv,
-                              dump_undelivered,
-                              dump_record,
-                              dump_schedule,
-                              dump_link,
-                              dump_dependent,
-                              dump_dependency,
-                              dump_parent,
-                              dump_numbers};
+    struct store_sink sink = {
+        &d,        dump_meta,      dump_queue,       dump_counters, dump_bulk,   dump_job,
+        dump_key,  dump_kv,        dump_undelivered, dump_step,     dump_record, dump_schedule,
+        dump_link, dump_dependent, dump_dependency,  dump_parent,   dump_numbers};
     int rc = s->ops->load(s, &sink, note);
     if (rc == 0 && r) {
         dump_bodies(&d, r);

@@ -161,6 +161,7 @@ static void put_jobs(struct buf *sql, const struct buf *key)
         "INSERT INTO attempts VALUES (4, 20, 1, 1, " AT ", " AT ", 2, 1, 'w', 'broken');",
         crc_of("[1]"));
     put_report(sql);
+    put(sql, "INSERT INTO steps VALUES (2, 'charge', CAST('[7]' AS BLOB), %u);", crc_of("[7]"));
     struct buf keys;
     buf_init(&keys);
     assert_int_equal(record_span_append(&keys, buf_span(key)), 0);

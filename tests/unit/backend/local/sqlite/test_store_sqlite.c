@@ -76,7 +76,7 @@ static void test_made(void **state)
         assert_int_equal(st.st_mode & 0777, 0600);
     }
     assert_int_equal(number(db, "PRAGMA application_id"), STORE_APPLICATION_ID);
-    assert_int_equal(number(db, "PRAGMA user_version"), 104);
+    assert_int_equal(number(db, "PRAGMA user_version"), 105);
     assert_int_equal(number(db, "PRAGMA page_size"), 4096);
     assert_int_equal(number(db, "PRAGMA auto_vacuum"), 2);
     assert_int_equal(number(db, "PRAGMA synchronous"), 2);
@@ -286,7 +286,7 @@ static void test_newer(void **state)
     refused_untouched(-ERR_VERSION, "format 99, written by a newer version");
     rig_sql(dir.path, "PRAGMA user_version = 0");
     refused_untouched(-ERR_VERSION, "does not say which format");
-    rig_sql(dir.path, "PRAGMA user_version = 104");
+    rig_sql(dir.path, "PRAGMA user_version = 105");
     store_made();
 }
 

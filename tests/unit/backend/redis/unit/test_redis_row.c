@@ -85,6 +85,7 @@ static struct row full_row(void)
         .error_kind = ERROR_BUSINESS,
         .result = SPAN_LITERAL("r"),
         .set_result = true,
+        .step_index = SPAN_LITERAL("12345678\5\0\0\0"),
     };
 }
 
@@ -106,19 +107,20 @@ static void test_a_row_comes_back(void **state)
     assert_int_equal(back.until_ms, r.until_ms);
     assert_int_equal(back.nonce, 42);
     assert_true(span_equal(back.worker, r.worker));
+    assert_true(span_equal(back.step_index, r.step_index));
     assert_memory_equal(&back.outcome_counts, &r.outcome_counts, sizeof r.outcome_counts);
     assert_int_equal(back.reply_run_at.ms, 8);
     assert_int_equal(back.result_kind, PAYLOAD_BYTES);
     assert_int_equal(back.error_kind, ERROR_BUSINESS);
     /* As lua/common.lua has it: revision, what it has, state, queue. */
-    assert_memory_equal(packed.at, "\2\0\0\0\1", ROW_REVISION_BYTES);
+    assert_memory_equal(packed.at, "\3\0\0\0\1", ROW_REVISION_BYTES);
     assert_int_equal(redis_packed_bits(packed), ROW_EXPIRES | ROW_PAYLOAD | ROW_RESULT | ROW_BOUND);
     assert_int_equal(packed.at[6], STATE_RUNNING);
     assert_memory_equal(packed.at + 7, "\1\2\3\4", 4);
     assert_memory_equal(packed.at + 59, "\0\4key", 5);
     /* The next change has another revision, and keeps the fields that it does not change. */
     struct span next = redis_row_encode(&u, &back);
-    assert_memory_equal(next.at, "\2\0\0\0\2", ROW_REVISION_BYTES);
+    assert_memory_equal(next.at, "\3\0\0\0\2", ROW_REVISION_BYTES);
     assert_int_equal(redis_packed_bits(next), redis_packed_bits(packed));
     unit_done(&u);
 }
@@ -135,7 +137,7 @@ static void test_damage_is_refused(void **state)
     char copy[400];
     assert_true(packed.len < sizeof copy);
     memcpy(copy, packed.at, packed.len);
-    copy[0] = 3; /* a version that is not known */
+    copy[0] = ROW_VERSION + 1; /* a version that is not known */
     assert_int_equal(redis_row_decode(77, span_of(copy, packed.len), &back), -ERR_CORRUPT);
     copy[0] = ROW_VERSION;
     copy[6] = STATE_COUNT;
@@ -286,11 +288,11 @@ static void test_a_notice_comes_back(void **state)
     /* As lua/notices.lua has it: revision, due, its alert. */
     char due[8];
     redis_seq_encode((uint64_t)LIMIT_WALL_MS, due);
-    assert_memory_equal(packed.at, "\2\0\0\0\1", ROW_REVISION_BYTES);
+    assert_memory_equal(packed.at, "\3\0\0\0\1", ROW_REVISION_BYTES);
     assert_memory_equal(packed.at + 5, due, sizeof due);
     assert_memory_equal(packed.at + 13, "\3ops", 4);
     struct span next = redis_notice_encode(&u, &back);
-    assert_memory_equal(next.at, "\2\0\0\0\2", ROW_REVISION_BYTES);
+    assert_memory_equal(next.at, "\3\0\0\0\2", ROW_REVISION_BYTES);
     assert_int_equal(next.len, packed.len);
     unit_done(&u);
 }
@@ -310,7 +312,7 @@ static void test_a_damaged_notice_is_refused(void **state)
     memcpy(copy, packed.at, packed.len);
     assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len), &back), 0);
     assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len + 1), &back), -ERR_CORRUPT);
-    copy[0] = 3; /* a version that is not known */
+    copy[0] = ROW_VERSION + 1; /* a version that is not known */
     assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len), &back), -ERR_CORRUPT);
     copy[0] = 1;
     copy[13] = 4; /* the name of its alert would reach into what follows */

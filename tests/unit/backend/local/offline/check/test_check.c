@@ -406,6 +406,13 @@ static const struct {
     {"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 21)"
      " INSERT OR REPLACE INTO attempts SELECT 5, i, 1, 1, 1, 1, 4, 0, NULL, NULL FROM n",
      "job 5 has more than 20 rows in table attempts"},
+    {"INSERT INTO steps VALUES (5, 'a', x'31', 0)",
+     "job 5: the result of its step \"a\" is not what was written"},
+    {"INSERT INTO steps VALUES (90, 'a', x'31', 0)",
+     "there are steps of job 90, which does not exist"},
+    {"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1001)"
+     " INSERT INTO steps SELECT 5, 'n' || i, x'31', 0 FROM n",
+     "job 5 has 1001 steps"},
     {"DROP TABLE attempts", "lacks the table \"attempts\""},
     {"CREATE TRIGGER spy AFTER INSERT ON jobs BEGIN SELECT 1; END",
      "the trigger \"spy\", which Holdfast did not create"},
