@@ -11,6 +11,7 @@
  * A parent that has ended already counts at once. One that does not exist is refused, also if it
  * existed: how it ended is not known any more. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -24,12 +25,18 @@
     "the job is not open: only a job or batch that was created open, and was not closed, gets "    \
     "more dependencies and can be closed"
 
-static bool refuse_parent(struct ops *o, struct reply *r, struct job_ref parent, const char *why)
+/* Names the parent by its place in the list, and as it was given: without the first half of its id
+ * it was a number. */
+static bool refuse_parent(struct ops *o, struct reply *r, uint32_t at, struct job_ref parent,
+                          const char *why)
 {
     char id[ID_ULID_BYTES];
     struct err_note note;
-    id_ulid(id_make(parent.hi, parent.seq), id);
-    (void)err_note_set(&note, -ERR_INVALID, "depends_on: job %s %s", id, why);
+    if (parent.hi)
+        id_ulid(id_make(parent.hi, parent.seq), id);
+    else
+        snprintf(id, sizeof id, "%" PRIu64, parent.seq);
+    (void)err_note_set(&note, -ERR_INVALID, "depends_on[%" PRIu32 "]: job %s %s", at, id, why);
     return reply_invalid(o, r, &note);
 }
 
@@ -40,12 +47,12 @@ bool dependencies_block(const struct op_enqueue *want)
     return want->depends && !want->depends->past;
 }
 
-static bool parent_exists(struct ops *o, struct job_ref ref, struct reply *r)
+static bool parent_exists(struct ops *o, uint32_t at, struct job_ref ref, struct reply *r)
 {
     bool settling;
     uint8_t state = o->store->dependencies->parent_state(o, ref, &settling);
     if (state == STATE_NONE)
-        return refuse_parent(o, r, ref, "does not exist, or no longer");
+        return refuse_parent(o, r, at, ref, "does not exist, or no longer");
     if (!state_lives(state) || !settling)
         return true;
     return reply_refuse(r, OUT_UNAVAILABLE,
@@ -61,26 +68,26 @@ static struct job_ref parent_before(const struct enqueue_plan *plans,
     return p && p->answered ? (struct job_ref){p->reply->seq, p->reply->id_hi} : ref->job;
 }
 
-static bool parent_fits(struct ops *o, const struct enqueue_plan *plans, size_t index,
-                        const struct dependency_ref *ref)
+static bool parent_fits(struct ops *o, const struct enqueue_plan *plans, size_t index, uint32_t at)
 {
     const struct enqueue_plan *p = &plans[index];
+    const struct dependency_ref *ref = &p->want->depends->parents[at];
     if (ref->job.seq == 0 && ref->index >= index)
         return reply_refuse(p->reply, OUT_INVALID,
                             "depends_on: a job of the same request must come before the jobs "
                             "that depend on it");
     struct job_ref job = parent_before(plans, ref);
     if (job.seq && p->replaced && p->replaced->seq == job.seq)
-        return refuse_parent(o, p->reply, job,
+        return refuse_parent(o, p->reply, at, job,
                              "is the one that this job would replace (unique_mode)");
-    return job.seq == 0 || parent_exists(o, job, p->reply);
+    return job.seq == 0 || parent_exists(o, at, job, p->reply);
 }
 
 static bool parents_exist(struct ops *o, const struct enqueue_plan *plans, size_t index)
 {
     const struct op_depends *d = plans[index].want->depends;
     for (uint32_t i = 0; i < d->count; i++)
-        if (!parent_fits(o, plans, index, &d->parents[i]))
+        if (!parent_fits(o, plans, index, i))
             return false;
     return true;
 }
@@ -311,17 +318,19 @@ bool ops_dependent_settle(struct ops *o, struct job *j)
 
 /* --- dependencies that are added later --- */
 
-static bool addable(struct ops *o, const struct job *j, struct job_ref ref, struct reply *r)
+static bool addable(struct ops *o, const struct job *j, const struct op_dependencies *want,
+                    uint32_t at, struct reply *r)
 {
+    struct job_ref ref = want->parents[at];
     bool settling;
     uint8_t state = o->store->dependencies->parent_state(o, ref, &settling);
     if (ref.seq == j->seq)
-        return refuse_parent(o, r, ref, "cannot depend on itself");
+        return refuse_parent(o, r, at, ref, "cannot depend on itself");
     if (state == STATE_BLOCKED && ref.seq > j->seq)
-        return refuse_parent(o, r, ref,
+        return refuse_parent(o, r, at, ref,
                              "is blocked and newer than the job that is to depend on it; only an "
                              "older job may be blocked itself");
-    return parent_exists(o, ref, r);
+    return parent_exists(o, at, ref, r);
 }
 
 /* The parents that are new to the job, in rising order. UINT32_MAX: the reply says why not. */
@@ -329,7 +338,7 @@ static uint32_t parents_to_add(struct ops *o, const struct job *j,
                                const struct op_dependencies *want, uint64_t *seqs, struct reply *r)
 {
     for (uint32_t i = 0; i < want->count; i++) {
-        if (!addable(o, j, want->parents[i], r))
+        if (!addable(o, j, want, i, r))
             return UINT32_MAX;
         seqs[i] = want->parents[i].seq;
     }

@@ -75,7 +75,14 @@ onStores('dependencies', ['memory', 'sqlite'], {}, (use) => {
     await api.delete(`/v1/jobs/${a.id}`);
     const refused = await api.post(`/v1/queues/${q}/jobs`, { payload: 2, depends_on: [a.id] });
     assert.equal(refused.status, 422, refused.text);
-    assert.match(refused.json.detail, new RegExp(a.id));
+    assert.match(refused.json.detail, new RegExp(`^depends_on\\[0\\]: job ${a.id} does not exist`));
+    const b = await enqueue(api, q, { payload: 1 });
+    const number = await api.post(`/v1/queues/${q}/jobs`, { payload: 2, depends_on: [b.id, String(a.seq)] });
+    assert.match(number.json.detail, new RegExp(`^depends_on\\[1\\]: job ${a.seq} does not exist`));
+    const open = (await api.post('/v1/batches', { jobs: [], then: { queue: q }, open: true })).json;
+    const added = await api.post(`/v1/jobs/${open.batch}/dependencies`, { depends_on: [String(a.seq)] });
+    assert.match(added.json.detail, new RegExp(`^depends_on\\[0\\]: job ${a.seq} does not exist`));
+    await api.delete(`/v1/jobs/${open.batch}`);
     assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: 2, on_dependency_failure: 'run' })).status, 422);
   });
 
