@@ -2,10 +2,11 @@
 """What the API takes and returns, with the names of the API. docs/api.md explains every member."""
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from datetime import datetime
-from typing import (TYPE_CHECKING, Any, Dict, Generic, List, Mapping, NamedTuple, Optional, Protocol, Sequence, TypeVar,
-                    Union)
+from typing import (TYPE_CHECKING, Any, Dict, FrozenSet, Generic, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Type,
+                    TypeVar, Union)
 
 from . import _json
 
@@ -93,7 +94,7 @@ class View:
             try:
                 return self.raw[name]
             except KeyError:
-                if any(name in kind.__dict__.get("__annotations__", ()) for kind in type(self).__mro__):
+                if name in _declared(type(self)):
                     return None
                 raise AttributeError(f"{type(self).__name__} has no member {name}") from None
 
@@ -104,6 +105,12 @@ class View:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.raw!r})"
+
+
+@functools.lru_cache(maxsize=None)
+def _declared(kind: Type[View]) -> FrozenSet[str]:
+    """The members that a class of views declares. Python 3.14 does not keep annotations among the attributes of a class."""
+    return frozenset(name for one in kind.__mro__ if issubclass(one, View) for name in getattr(one, "__annotations__", {}))
 
 
 class Enqueued(View):

@@ -31,7 +31,7 @@ class Handler:
         self.asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
     def run(self, job: Job[Any], context: Context) -> Any:
-        with self._tracing.handle(job.headers or {}, job):
+        with self._tracing.handle(job.raw.get("headers") or {}, job):
             result = self._function(self._decoded(job), context)
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
@@ -41,7 +41,7 @@ class Handler:
 
     async def run_async(self, job: Job[Any], context: Context) -> Any:
         try:
-            with self._tracing.handle(job.headers or {}, job):
+            with self._tracing.handle(job.raw.get("headers") or {}, job):
                 return await self._function(self._decoded(job), context)
         except SystemExit as error:
             # In a task it would end the event loop.
@@ -77,9 +77,9 @@ class Settings:
         return names[0] if len(names) == 1 else names
 
     def handler_of(self, job: Job[Any]) -> Union[Handler, Exception]:
-        kinds = self.handlers[job.queue]
-        handler = kinds.get(job.kind) or kinds.get(None)
-        return handler or ReleaseJob(f"this worker has no handler for the kind {job.kind!r}", delay_ms=NO_HANDLER_MS)
+        kinds, kind = self.handlers[job.raw["queue"]], job.raw.get("kind")
+        handler = kinds.get(kind) or kinds.get(None)
+        return handler or ReleaseJob(f"this worker has no handler for the kind {kind!r}", delay_ms=NO_HANDLER_MS)
 
 
 def _whole(name: str, value: int, least: int) -> None:
