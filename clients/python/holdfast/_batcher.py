@@ -11,7 +11,7 @@ from collections import deque
 
 from ._time import Abort, backoff_ms, now_ms, pause
 from ._transport import item_verdict
-from .errors import AbortedError, HoldfastError, Problem
+from .errors import AbortedError, HoldfastError, Problem, ProblemError
 
 ITEMS_MAX = 1000
 TEXT_MAX = 1_000_000
@@ -80,6 +80,15 @@ class Batcher:
     async def _exchange(self, items: List[Item]) -> None:
         try:
             wait = self._take(items, await self._send(items))
+        except ProblemError as error:
+            if error.status not in (400, 413, 422) or len(items) == 1:
+                for item in items:
+                    item.reject(error)
+                return
+            # One of them is not a valid item, and must not affect the others.
+            half = len(items) // 2
+            await self._exchange(items[:half])
+            await self._exchange(items[half:])
         except Exception as error:
             for item in items:
                 item.reject(error)

@@ -6,6 +6,7 @@ as it should is closed and never used again.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from typing import Dict, List, NamedTuple, Optional, Union, cast
 from urllib.parse import unquote, urlsplit
@@ -150,7 +151,8 @@ class Connection(asyncio.Protocol):
             self._parser = None
             self._reply = None
         self.used_at = now_ms()
-        if not response.reusable:
+        # A reply that came before the end of the request leaves a connection in which the rest of it follows.
+        if not response.reusable or self._transport.get_write_buffer_size() > 0:
             self.abort()
         return response
 
@@ -207,7 +209,7 @@ class Address:
 
     def _read(self, url: str) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or any(c <= " " for c in url):
+        if parts.scheme not in ("http", "https") or not parts.hostname or not re.fullmatch("[!-~]+", url):
             raise ValueError("`url` is not an address; it looks like http://127.0.0.1:8000")
         if parts.username is not None or parts.password is not None:
             raise ValueError("`url` contains a user name or password; pass the access token as `token`")

@@ -81,6 +81,13 @@ _plain_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separator
 
 def dumps(value: Any) -> str:
     """The JSON text of a value; TypeError or ValueError if it has none."""
+    text = _text_of(value)
+    if not text.isascii():
+        text.encode("utf-8")  # refused here, and not together with what others send
+    return text
+
+
+def _text_of(value: Any) -> str:
     try:
         return _plain_encoder.encode(value)
     except TypeError:

@@ -18,7 +18,7 @@ class LoopThread:
     """Runs coroutines for other threads. The thread is a daemon: a program may end without closing it."""
 
     def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = _new_loop()
         self._lock = threading.Lock()
         self._stopped = False
         self.thread = threading.Thread(target=_run, args=(self.loop,), name=name, daemon=True)
@@ -56,7 +56,7 @@ class LoopThread:
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
     """Runs the coroutine in a new event loop in this thread. Other than asyncio.run() it does not wait for tasks that ignore it."""
-    loop = asyncio.new_event_loop()
+    loop = _new_loop()
     asyncio.set_event_loop(loop)
     main = loop.create_task(work)
     try:
@@ -84,4 +84,11 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         asyncio.set_event_loop(None)
-        loop.close()
+        loop.close()  # also shuts its executor down, without waiting for it
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    # Names of hosts are resolved in it.
+    loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(4, "holdfast-resolver"))
+    return loop

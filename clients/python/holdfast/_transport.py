@@ -6,6 +6,7 @@ and an unknown outcome only if the request cannot take effect twice.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import ssl
 import time
@@ -107,10 +108,16 @@ class Transport:
             # An earlier attempt may have taken effect, whatever happened to the last one.
             if now_ms() + wait > until:
                 raise unknown or verdict.error
-            for listener in (self._options.on_retry, call.on_retry):
-                if listener:
-                    listener(verdict.error)
+            self._tell(call, verdict.error)
             await pause(wait, self.closing, call.abort)
+
+    def _tell(self, call: Call, error: HoldfastError) -> None:
+        for listener in (self._options.on_retry, call.on_retry):
+            try:
+                if listener:
+                    listener(error)
+            except Exception:
+                logging.getLogger("holdfast").exception("on_retry failed")
 
     async def _once(self, method: str, path: str, call: Call) -> Verdict:
         self._check_aborted(call)
@@ -123,7 +130,12 @@ class Transport:
     async def _attempt(self, method: str, path: str, call: Call) -> Verdict:
         where = f"{method} {path}"
         timeout_ms = (self._options.timeout_ms if call.timeout_ms is None else call.timeout_ms) + call.wait_ms
-        request = self._request_bytes(method, path, call)
+        try:
+            token = self._options.token() if callable(self._options.token) else self._options.token
+        except Exception as error:
+            text = f"{where}: the access token is not available: {error}"
+            return Verdict("nothing_done", error=_caused(NoConnectionError(text), error))
+        request = self._request_bytes(method, path, call, token)
         deadline = Deadline(timeout_ms, self.closing, call.abort)
         try:
             connection = self._pool.take_idle() or await deadline.connect(self._pool)
@@ -148,7 +160,7 @@ class Transport:
         if call.abort and call.abort.aborted:
             raise AbortedError("the request was aborted")
 
-    def _request_bytes(self, method: str, path: str, call: Call) -> bytes:
+    def _request_bytes(self, method: str, path: str, call: Call, token: Optional[str]) -> bytes:
         headers = {"Host": self._address.authority, "Accept": "application/json", **(call.headers or {})}
         body = b""
         if call.body is not None:
@@ -157,9 +169,8 @@ class Transport:
                 headers["Content-Type"] = "application/json"
         if call.body is not None or method != "GET":
             headers["Content-Length"] = str(len(body))
-        token = self._options.token
         if token is not None:
-            headers["Authorization"] = f"Bearer {token if isinstance(token, str) else token()}"
+            headers["Authorization"] = f"Bearer {token}"
         for name, value in headers.items():
             # The message does not contain the value, which may be the access token.
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[\t\x20-\x7e]*", value):

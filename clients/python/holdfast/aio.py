@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import secrets
 import ssl
@@ -199,7 +200,7 @@ class AsyncClient:
             if error.code == "not_found":
                 return None
             raise
-        return JobView(reply.json, reply.text)
+        return JobView(reply.json, functools.partial(str, reply.text))
 
     async def list(self, *, queue: Optional[str] = None, state: Union[str, Sequence[str], None] = None,
                    kind: Optional[str] = None, group: Optional[str] = None, unique: Optional[str] = None,

@@ -77,6 +77,7 @@ class _Process:
     """The process, its directory and what it writes."""
 
     def __init__(self, binary: str, args: Sequence[str]) -> None:
+        self._pid = os.getpid()
         self.data = tempfile.mkdtemp(prefix="holdfast-test-")
         self._errors = os.path.join(self.data, "stderr")
         words = [binary, "serve", "--listen", "127.0.0.1:0", "--data", self.data, "--backend", "memory:", "--test-clock"]
@@ -118,6 +119,8 @@ class _Process:
             return errors.read()[-10_000:]
 
     def end(self) -> None:
+        if os.getpid() != self._pid:  # a forked process ends; its parent still uses the server
+            return
         self._process.terminate()
         try:
             self._process.wait(30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from datetime import datetime
-from typing import (TYPE_CHECKING, Any, Dict, FrozenSet, Generic, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Type,
+from typing import (TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Generic, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Type,
                     TypeVar, Union)
 
 from . import _json
@@ -169,7 +169,7 @@ class Texts:
     def item(self, index: int) -> str:
         if self._items is None:
             self._items = _json.elements(_json.members(self._text)["jobs"])
-            self._text = ""
+            self._text = ""  # the items are copies
         return self._items[index]
 
 
@@ -242,7 +242,7 @@ class JobView(View):
     cancel_requested_at: Optional[str]
     cancel_deadline: Optional[str]
 
-    def __init__(self, raw: Dict[str, Any], text: str) -> None:
+    def __init__(self, raw: Dict[str, Any], text: Callable[[], str]) -> None:
         self.raw = raw
         self.payload = _json.payload_of(raw)
         self._text = text
@@ -250,12 +250,12 @@ class JobView(View):
     @property
     def payload_text(self) -> Optional[str]:
         """The payload as the server stores it; None if it is not JSON."""
-        return _json.members(self._text).get("payload")
+        return _json.members(self._text()).get("payload")
 
     @property
     def result_text(self) -> Optional[str]:
         """The result as the server stores it."""
-        return _json.members(self._text).get("result")
+        return _json.members(self._text()).get("result")
 
 
 class JobList(View):
@@ -268,7 +268,7 @@ class JobList(View):
     def __init__(self, raw: Dict[str, Any], text: str) -> None:
         self.raw = raw
         texts = Texts(text)
-        self.jobs: List[JobView] = [JobView(job, texts.item(index)) for index, job in enumerate(raw["jobs"])]
+        self.jobs: List[JobView] = [JobView(job, functools.partial(texts.item, index)) for index, job in enumerate(raw["jobs"])]
 
 
 def claimed_jobs(raw: Dict[str, Any], text: str) -> List[Job[Any]]:

@@ -53,6 +53,7 @@ class Peer:
 
     def __init__(self, *acts, tls=None):
         self._tls = tls
+        self.early = None  # a reply to the first bytes of each request; the rest is not read
         self.acts = list(acts)
         self.requests = []
         self.connections = 0
@@ -87,6 +88,10 @@ class Peer:
                 return
             if not part:
                 connection.close()
+                return
+            if self.early:
+                connection.sendall(self.early)
+                time.sleep(0.1)
                 return
             data += part
             head, found, rest = data.partition(b"\r\n\r\n")

@@ -84,6 +84,30 @@ class Connections(WithPeer):
         client.request("POST", "/b")
         self.assertEqual(peer.connections, 2)
 
+    def test_a_token_that_is_not_available_for_a_time(self):
+        peer = self.peer(reply(200, '{"n":1}'))
+        tokens = iter([OSError("secret.txt"), "good"])
+
+        def token():
+            one = next(tokens)
+            if isinstance(one, Exception):
+                raise one
+            return one
+
+        client = self.client(peer, token=token, retry_for_ms=60_000, on_retry=lambda error: 1 / 0)
+        with self.assertLogs("holdfast", "ERROR"):
+            self.assertEqual(client.request("POST", "/a"), {"n": 1})
+
+    def test_a_reply_before_the_end_of_the_request(self):
+        peer = self.peer()
+        peer.early = reply(413, '{"code":"too_large"}')
+        client = self.client(peer)
+        for _ in range(2):
+            with self.assertRaises(ProblemError) as raised:
+                client.request("POST", "/a", "x" * 20_000_000)
+            self.assertEqual(raised.exception.code, "too_large")
+        self.assertEqual(peer.connections, 2)
+
     def test_a_redirect_is_not_followed(self):
         peer = self.peer(reply(302, "", "Location: http://127.0.0.1:1/\r\n"))
         with self.assertRaises(ProblemError) as raised:
@@ -244,6 +268,19 @@ class WithServer(unittest.TestCase):
             self.client.enqueue("bytes", "\ud800")
         self.assertEqual(self.client.enqueue("surrogates", 1).created, True)
 
+    def test_one_item_that_is_not_valid_does_not_affect_the_others_of_its_request(self):
+        deep = json.loads("[" * 200 + "]" * 200)
+        outcomes = self.client.enqueue_many("poison", [NewJob(n) for n in range(5)] + [NewJob(deep)] + [NewJob(n) for n in range(5)])
+        self.assertEqual([n for n, outcome in enumerate(outcomes) if isinstance(outcome, ProblemError)], [5])
+        self.assertEqual(self.client.request("GET", "/v1/queues/poison")["counts"]["ready"], 10)
+
+        async def main():
+            async with AsyncClient(self.server.url) as client:
+                calls = (client.enqueue("poison", value) for value in ("a", "\ud800", "b", object(), float("nan")))
+                return await asyncio.gather(*calls, return_exceptions=True)
+
+        self.assertEqual([isinstance(outcome, Exception) for outcome in asyncio.run(main())], [False, True, False, True, True])
+
     def test_jobs_that_refer_to_each_other(self):
         first, second = self.client.enqueue_many("depend", [NewJob(1), NewJob(2, depends_on=["#0"])])
         self.assertEqual((first.state, second.state), ("ready", "blocked"))
@@ -315,6 +352,15 @@ class TestServer(unittest.TestCase):
             client.get(1)
         with self.assertRaises(AbortedError):
             server.advance(1)
+
+    def test_a_forked_process_does_not_end_it(self):
+        with holdfast.testing.server(binary=BINARY) as server:
+            pid = os.fork()
+            if pid == 0:
+                server._end()
+                os._exit(0)
+            os.waitpid(pid, 0)
+            server.now()
 
     def test_a_program_that_is_missing_or_fails_is_an_error_with_a_reason(self):
         with self.assertRaisesRegex(RuntimeError, "cannot be started"):

@@ -285,6 +285,39 @@ class Workers(unittest.TestCase):
         view = self.client.get(job.id)
         self.assertEqual((view.state, view.failures, view.crashes), ("ready", 0, 0))
 
+    def test_keyboard_interrupt_without_handlers_of_signals_releases_the_jobs(self):
+        for run in ("worker.run(signals=())", "import asyncio; asyncio.run(worker.run_async())"):
+            job = self.client.enqueue(self.queue, 1)
+            process = self.program("""
+                import asyncio, sys, holdfast
+                worker = holdfast.Worker()
+                @worker.job(sys.argv[1])
+                async def handler(job, ctx):
+                    print(job.id, flush=True)
+                    await asyncio.sleep(60)
+                %s
+            """ % run)
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=60)
+            self.assertIn("KeyboardInterrupt", errors)
+            self.assertNotIn("never retrieved", errors)
+            self.assertEqual(self.client.get(job.id).state, "ready", errors)
+            self.client.cancel(job.id)
+
+    def test_what_cannot_run_says_so(self):
+        worker = Worker(self.client)
+        for call in (worker.run, worker.start):
+            with self.assertRaisesRegex(RuntimeError, "no handler"):
+                call()
+        worker.add(self.queue, lambda job, ctx: None)
+
+        async def nested():
+            worker.run()
+
+        with self.assertRaisesRegex(RuntimeError, "run_async"):
+            asyncio.run(nested())
+
     def test_a_program_that_forgets_its_worker_ends(self):
         process = self.program("""
             import sys, holdfast

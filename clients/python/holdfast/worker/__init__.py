@@ -124,6 +124,8 @@ class Worker:
         Runs until the worker has stopped: by ``request_stop()``, or by a signal if this is the main thread; the second signal stops it
         at once. ``drain``: until all jobs that are ready have been processed.
         """
+        if asyncio._get_running_loop():
+            raise RuntimeError("this thread runs an event loop; use run_async()")
         if threading.current_thread() is not threading.main_thread():
             signals = ()
         run_loop(self.run_async(stop_timeout_ms=stop_timeout_ms, drain=drain, signals=signals))
@@ -154,7 +156,11 @@ class Worker:
         if self._running:
             raise RuntimeError("the worker is running")
         self._thread = LoopThread(f"holdfast-{self.name}")
-        self._thread.run(self._begin_async())
+        try:
+            self._thread.run(self._begin_async())
+        except BaseException:
+            self._thread.stop()
+            raise
         return self
 
     def request_stop(self, *, timeout_ms: Optional[float] = STOP_MS, drain: bool = False) -> None:

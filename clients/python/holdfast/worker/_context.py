@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any, Awaitable, Callable, Dict, Iterable, List, Optional, Protocol, Sequence
 
+from .._lock import ModuleLock
 from ..aio import AsyncClient
 from ..errors import HoldfastError, JobCancelledError, LeaseLostError
 from ..types import Job, LeaseReply, NewJob, SetKey
@@ -13,7 +13,7 @@ from ._held import Held
 
 LINES_MAX = 1000
 
-_lock = threading.Lock()
+_lock = ModuleLock()
 
 
 class LeaseNews(Protocol):

@@ -22,7 +22,8 @@ from typing import Any, Coroutine, Deque, Dict, List, Optional, Set, Union
 from .._time import Abort, backoff_ms, now_ms, pause
 from .._transport import Call
 from ..aio import AsyncClient
-from ..errors import (AbortedError, HoldfastError, JobCancelledError, LeaseLostError, WorkerStoppedError)
+from ..errors import (AbortedError, HoldfastError, JobCancelledError, LeaseLostError, NoConnectionError, UnknownOutcomeError,
+                      WorkerStoppedError)
 from ..types import Job, LeaseReply
 from ._context import Context
 from ._heartbeat import Heartbeats
@@ -61,6 +62,7 @@ class Engine:
         self._state = "active"
         self._claiming = Abort()
         self._hard = Abort()
+        self._limits: List[asyncio.TimerHandle] = []
         self._changed = asyncio.Event()
         self._lease_ms = 30_000.0
         self._expiry: Optional[asyncio.TimerHandle] = None
@@ -94,7 +96,7 @@ class Engine:
             self._stopped = self.loop.create_task(self._stop())
         self._changed.set()
         if timeout_ms is not None and not self.ended.done():
-            self.loop.call_later(timeout_ms / 1000, self._hard.abort)
+            self._limits.append(self.loop.call_later(timeout_ms / 1000, self._hard.abort))
 
     async def _stop(self) -> None:
         try:
@@ -110,8 +112,8 @@ class Engine:
         finally:
             self._lag.close()
             self._threads.close()
-            if self._expiry:
-                self._expiry.cancel()
+            for timer in [*self._limits, *([self._expiry] if self._expiry else [])]:
+                timer.cancel()
             await self._client.close()
             if not self.ended.done():
                 self.ended.set_result(None)
@@ -275,11 +277,16 @@ class Engine:
             return
         if error is None:
             await self._ack(held, result)
-        # The handler stopped because it was told to: that is not a failure of the job.
-        elif held.stop_reason:
+        # The handler stopped because it was told to, or with its process: that is not a failure of the job.
+        elif held.stop_reason or self._is_end_of_process(error):
             await self._release(held)
         else:
             await self._unfinished(held, error)
+
+    def _is_end_of_process(self, error: BaseException) -> bool:
+        if isinstance(error, asyncio.CancelledError):
+            return self._state == "stopping"
+        return isinstance(error, KeyboardInterrupt)
 
     def _forget(self, held: Held) -> None:
         """The lease is over or was given back."""
@@ -292,6 +299,9 @@ class Engine:
             reply = await self._client.ack(held.job, result, retry_for_ms=REPORT_MS, **held.context.hand_off)
         except Exception as error:
             if self._ended_by_server(held, error) or self._closed(held, error):
+                return
+            if isinstance(error, (NoConnectionError, UnknownOutcomeError)):
+                self._report_failed(held, error)
                 return
             # The result or the hand-off was refused: the job cannot be done in this way.
             call_hook(self._hooks, "error", error, held.job)

@@ -60,7 +60,7 @@ class Heartbeats:
     async def end(self, timeout_ms: float) -> None:
         """Ends the heartbeats and tells the server that the worker has stopped."""
         self._ending.abort()
-        await self._task
+        await asyncio.wait({self._task})
         try:
             await self._send([], {"stopping": True}, Call(timeout_ms=timeout_ms))
         except HoldfastError:

@@ -12,6 +12,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any, Callable, List, Optional
 
+from .._lock import ModuleLock
 from ..errors import HoldfastError
 from ..types import Job
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 WAITING, RUNNING, REPORTING = "waiting", "running", "reporting"
 
 # Handlers in threads ask about the stop while the event loop sets it; this is rare, so that one lock is enough.
-_lock = threading.Lock()
+_lock = ModuleLock()
 
 
 class Held:
