@@ -286,6 +286,41 @@ describe('HF-29 one node', () => {
     sql(`SELECT holdfast.revoke_enqueue('app')`);
     assert.match(psql(`SELECT holdfast.enqueue('granted', '1')`, 'app').text, denied);
   });
+
+  test('the SQL of the how-to page runs as it is printed there', async () => {
+    const page = readFileSync(new URL('../../../docs/howto/transactional-enqueue.md', import.meta.url), 'utf8');
+    const blocks = (language) => [...page.matchAll(new RegExp(`^\`\`\`${language}(?: \\S+)?\\n(.*?)^\`\`\`$`, 'gms'))].map(([, body]) => body);
+    const [call, grant, script, trigger, refused] = blocks('sql');
+    assert.equal(blocks('sql').length, 5);
+    const jobs = async () => {
+      await drained('holdfast');
+      return (await ok(api.get('/v1/jobs?queue=mail&order=newest'))).jobs;
+    };
+    sql('CREATE TABLE public.orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text, total int, mail_job text)');
+    sql(grant.replaceAll(/ --.*/g, '').replaceAll(/\bapp\b/g, 'shop'));
+    sql('GRANT ALL ON public.orders TO shop');
+    sql(call, 'shop');
+    assert.deepEqual((await jobs())[0].payload, { to: 'ann' });
+    const words = ['-h', socket, '-U', 'shop', '-d', 'postgres', '-qAtX', '-v', 'ON_ERROR_STOP=1', '-f', '-'];
+    const said = spawnSync('psql', words, { encoding: 'utf8', input: script });
+    const [, order, id] = /^order (\d+) has the job (\w+)$/m.exec(said.stdout) ?? assert.fail(said.stdout + said.stderr);
+    assert.deepEqual([(await jobs())[0].id, (await jobs())[0].payload], [id, { order: Number(order) }]);
+    assert.equal(sql(`SELECT mail_job FROM orders WHERE id = ${order}`, 'shop'), id);
+    // What the drivers of Python and Ruby send for the statement of their example.
+    for (const language of ['python', 'ruby']) {
+      const values = [`'mail'`, `'{"order": 7}'`, `'{"priority": 5, "idempotency_key": "${language}"}'`];
+      const [, statement] = /"(SELECT holdfast\.enqueue\([^"]*\))"/.exec(blocks(language).join('\n'));
+      const given = sql(statement.replaceAll(/%s|\?/g, () => values.shift()), 'shop');
+      assert.deepEqual([(await jobs())[0].id, (await jobs())[0].priority], [given, 5]);
+    }
+    sql(`SET search_path = public; ${trigger}`);
+    sql(`INSERT INTO orders (customer, total) VALUES ('eve', 1)`, 'shop');
+    assert.deepEqual(Object.keys((await jobs())[0].payload), ['order']);
+    const twice = [1, 2].map(() => sql(`SELECT holdfast.enqueue('mail', '1', '{"unique": "howto"}')`, 'shop'));
+    await refusalOf('holdfast', twice[1]);
+    assert.match(sql(refused.replace(/01[0-9A-Z]{24}/, twice[1])), new RegExp(`^${twice[1]}\\|mail\\|duplicate\\|`));
+    sql('DROP TABLE public.orders CASCADE; DROP FUNCTION public.order_created(); DROP OWNED BY shop; DROP ROLE shop');
+  });
 });
 
 /** The lower half of an id, in hexadecimal. */
