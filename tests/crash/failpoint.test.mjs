@@ -30,7 +30,7 @@ const GIVE_UP_MS = 300_000;
 const LATER_MS = 3000;
 
 /** What an ordinary load never reaches, and what does: name → function (name) that makes the server die there. */
-const provoked = { 'journal.segment.make': dieInNewStore, 'journal.key.write': dieInNewStore, 'clean.commit': dieInCleaning, 'clean.synced': dieInCleaning, 'backup.slice': inTest('stores/backup'), 'restore.rename': inTest('stores/backup'), 'migrate.batch': inTest('cli/migrate'), 'migrate.release': inTest('cli/migrate') };
+const provoked = { 'journal.segment.make': dieInNewStore, 'journal.key.write': dieInNewStore, 'clean.commit': dieInCleaning, 'clean.synced': dieInCleaning, 'backup.slice': inTest('stores/backup'), 'restore.rename': inTest('stores/backup'), 'migrate.batch': inTest('cli/migrate'), 'migrate.release': inTest('cli/migrate'), 'migrate.dependencies': inTest('cli/migrate') };
 
 /** A separate server dies at the failpoint, before or after it is ready. */
 async function dies(data, failpoint) {

@@ -200,6 +200,8 @@ static int attempts_take(const struct migrate_store *s, struct job_page *p)
 {
     for (uint32_t i = 0; i < p->count; i++) {
         const struct reply *r = p->more[i];
+        if (!r)
+            return client_no_memory();
         if (r->outcome != OUT_OK || r->job_count != 1)
             return migrate_refused(s, "the history of a job", r);
         p->jobs[i].attempts = r->jobs[0].attempts;

@@ -46,8 +46,8 @@ struct record_type {
         .body_max = body##_body_max,                                                               \
         .encode = body##_encode,                                                                   \
         .decode = body##_decode,                                                                   \
-        .fits = fits_fn,                                                                           \
-        .readable = readable_fn,                                                                   \
+        .fits = (fits_fn),                                                                         \
+        .readable = (readable_fn),                                                                 \
     }
 
 /* A kind whose body, member and fits have its name. */

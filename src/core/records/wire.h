@@ -231,4 +231,5 @@ static inline bool seq_fits(uint64_t seq)
 
 #define WIRE_PUT(encoding, member, ...) at = put_##encoding(at, m->member);
 #define WIRE_TAKE(encoding, member, ...) m->member = take_##encoding(in __VA_OPT__(, ) __VA_ARGS__);
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a term of a sum that begins before the list */
 #define WIRE_MAX(encoding, member, ...) +wire_max_##encoding(m->member)

@@ -146,7 +146,7 @@ static bool is_put(const struct row *r)
         for (size_t i = 0; i < u->row_count; i++) {                                                \
             const struct row *r = u->rows[i];                                                      \
             if (pick)                                                                              \
-                one;                                                                               \
+                (one);                                                                             \
         }                                                                                          \
         pg_array_end(a);                                                                           \
     } while (0)
