@@ -213,6 +213,11 @@ static const struct option progress_options[] = {
     {"lease", 'l', "DURATION", "also extend the lease to this long from now", OPTION_DURATION},
 };
 
+static const struct option step_options[] = {
+    CLIENT_OPTIONS,
+    {"token", 't', "TOKEN", "the lease token of the claim (HOLDFAST_LEASE_TOKEN)", OPTION_TEXT},
+};
+
 static const struct option stats_options[] = {
     CLIENT_OPTIONS,
     {"group", 'g', "NAME", "with QUEUE: only jobs of this group", OPTION_TEXT},
@@ -407,6 +412,12 @@ const struct command client_commands[] = {
     {"progress", "ID --token TOKEN PERCENT [MESSAGE]", "report the progress of a claimed job",
      "PERCENT is a number from 0 to 100. The job shows the newest report.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(progress_options), 2, 3, client_progress},
+    {"step", "ID NAME [RESULT]", "store the result of a step of a claimed job, or print it",
+     "Stores RESULT, which is JSON (`-` reads it from standard input, `@FILE` from a file), under\n"
+     "the name. Every later claim of the job contains it, so that the next attempt can skip the\n"
+     "step. Without RESULT, prints the stored result; the exit status is 1 if the job has no\n"
+     "result of this step.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(step_options), 2, 3, client_step},
     {"log", "ID", "show the log of a job",
      "Shows the newest 64 KiB of the lines that workers logged, over all attempts.\n" EXIT_STATUS
      "\n",

@@ -21,6 +21,7 @@ int client_why(const struct command *cmd, const struct arguments *args);
 int client_requeue(const struct command *cmd, const struct arguments *args);
 int client_cancel(const struct command *cmd, const struct arguments *args);
 int client_workers(const struct command *cmd, const struct arguments *args);
+int client_step(const struct command *cmd, const struct arguments *args);
 int client_progress(const struct command *cmd, const struct arguments *args);
 int client_log(const struct command *cmd, const struct arguments *args);
 int client_stats(const struct command *cmd, const struct arguments *args);

@@ -146,6 +146,24 @@ describe('client commands', () => {
     ended(await cli(['why', parent, child]), USAGE);
   });
 
+  test('HF-10 step: stores the result of a step, and prints it', async () => {
+    const q = freshQueue();
+    const { id } = await enqueue(api, q, { payload: 1 });
+    const { token } = json(await cli(['claim', q, '--json'])).jobs[0];
+    complaint(await cli(['step', id, 'charge']), /no result/);
+    const stored = await cli(['step', id, 'charge', '{"receipt":7}', '--token', token]);
+    ended(stored, DONE);
+    assert.equal(stored.stdout, '');
+    assert.equal(json(await cli(['step', id, 'a "b"/c', '-t', token, '"text"', '--json'])).state, 'running');
+    assert.deepEqual((await jobOf(id)).steps, { charge: { receipt: 7 }, 'a "b"/c': 'text' });
+    const shown = await cli(['step', id, 'charge']);
+    ended(shown, DONE);
+    assert.equal(shown.stdout, '{"receipt":7}\n');
+    ended(await cli(['step', id, 'charge', '1', '-t', '9-9']), REFUSED);
+    for (const wrong of [[id], [id, 'charge', '1'], [id, 'charge', 'text', '-t', token], [id, 'charge', '1', '2', '-t', token]]) ended(await cli(['step', ...wrong]), USAGE);
+    assert.deepEqual((await jobOf(id)).steps.charge, { receipt: 7 }, 'what was refused changed nothing');
+  });
+
   test('progress, log and workers: what a worker reports', async () => {
     const q = freshQueue();
     const worker = freshQueue('worker');

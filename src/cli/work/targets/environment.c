@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 
-#define VARIABLES_MAX 14 /* of a job, besides its headers */
+#define VARIABLES_MAX 15 /* of a job, besides its headers */
 
 struct env_list {
     struct work_job *job;
@@ -107,6 +107,7 @@ int environment_of(struct work_job *job, const struct client_endpoint *to, char 
     if (to->cacert)
         set_span(&l, "HOLDFAST_CACERT", span_text(to->cacert));
     set_span(&l, "HOLDFAST_ID", span_text(job->id));
+    set_span(&l, "HOLDFAST_LEASE_TOKEN", span_text(job->token)); /* for `holdfast step` */
     set_span(&l, "HOLDFAST_QUEUE", span_text(job->queue));
     set_span(&l, "HOLDFAST_KIND", span_text(job->kind));
     set_number(&l, "HOLDFAST_ATTEMPT", job->attempt);

@@ -10,7 +10,7 @@
 #include "cli/work/handoff.h"
 
 #define READ_BYTES_MAX ((size_t)1 << 20)
-#define LINES_MAX 8 /* besides the headers of the job */
+#define LINES_MAX 9 /* besides the headers of the job */
 #define NAME_BYTES 160
 
 struct http_run {
@@ -94,6 +94,7 @@ static int headers_build(struct work_job *job, struct header_list *l)
     if (!l->lines)
         return -ERR_NOMEM;
     line_add(l, "Holdfast-Id", span_text(job->id));
+    line_add(l, "Holdfast-Lease-Token", span_text(job->token)); /* for steps */
     line_add(l, "Holdfast-Queue", span_text(job->queue));
     line_add(l, "Holdfast-Kind", span_text(job->kind));
     number_add(l, "Holdfast-Attempt", job->attempt);

@@ -96,6 +96,7 @@ static void environments_have_the_job(void **state)
     assert_string_equal(value_of(list, "HOLDFAST_CACERT"), "/ca.pem");
     assert_null(value_of(list, "HOLDFAST_CLIENT_KEY"));
     assert_string_equal(value_of(list, "HOLDFAST_ID"), "01A");
+    assert_string_equal(value_of(list, "HOLDFAST_LEASE_TOKEN"), "7-1");
     assert_string_equal(value_of(list, "HOLDFAST_KIND"), "letter");
     assert_string_equal(value_of(list, "HOLDFAST_ATTEMPT"), "2");
     assert_string_equal(value_of(list, "HOLDFAST_MAX_ATTEMPTS"), "5");
