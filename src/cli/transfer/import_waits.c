@@ -155,7 +155,7 @@ static int ask(struct import_waits *w, const char *method, uint64_t seq, const c
     return rc < 0 ? client_complain(CLIENT_UNREACHABLE, "%s", s->note.text) : CLIENT_DONE;
 }
 
-static int send_one(struct import_waits *w, const struct import_wait *wait, uint64_t seq)
+static int send_dependencies(struct import_waits *w, const struct import_wait *wait, uint64_t seq)
 {
     struct client_session *s = w->s;
     client_body_begin(s);
@@ -166,8 +166,35 @@ static int send_one(struct import_waits *w, const struct import_wait *wait, uint
     json_write_key(&s->writer, "close");
     json_write_bool(&s->writer, !wait->open);
     int status = client_body_end(s);
-    if (status == CLIENT_DONE)
-        status = ask(w, "POST", seq, "/dependencies");
+    return status == CLIENT_DONE ? ask(w, "POST", seq, "/dependencies") : status;
+}
+
+/* Forgets jobs that were imported and do not exist any more. */
+static int gone_forget(struct import_waits *w, const struct import_wait *wait)
+{
+    const char *at = w->texts.data + wait->parents;
+    int status = CLIENT_DONE;
+    for (size_t i = 0; i < wait->count && status == CLIENT_DONE; i++, at += strlen(at) + 1) {
+        struct hash128 job = import_waits_id(span_text(at));
+        uint64_t seq = map128_get(&w->ids, job);
+        if (seq == 0)
+            continue;
+        status = ask(w, "GET", seq, "?payload=false");
+        if (status == CLIENT_DONE && w->s->reply.status == 404)
+            map128_drop(&w->ids, job);
+    }
+    return status;
+}
+
+static int send_one(struct import_waits *w, const struct import_wait *wait, uint64_t seq)
+{
+    struct client_session *s = w->s;
+    int status = send_dependencies(w, wait, seq);
+    if (status == CLIENT_DONE && s->reply.status == 422 && w->ignore_missing) {
+        status = gone_forget(w, wait);
+        if (status == CLIENT_DONE)
+            status = send_dependencies(w, wait, seq);
+    }
     long code = s->reply.status;
     /* A job that is not open, or does not exist any more, was connected earlier. */
     if (status != CLIENT_DONE || code / 100 == 2 || code == 404 || code == 409)

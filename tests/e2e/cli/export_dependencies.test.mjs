@@ -186,6 +186,25 @@ onStores('export and import of dependencies', ['memory', 'sqlite'], {}, (use) =>
     assert.equal((await finish(c)).payload, 'alone');
   });
 
+  test('a job that ended and was removed before the others were connected with it', async () => {
+    const [p, c] = [freshQueue('p'), freshQueue('c')];
+    assert.equal((await use.api.put(`/v1/queues/${p}`, { keep_done: 0 })).status, 201);
+    const [one, two] = [await enqueue(a, p, { payload: 1 }), await enqueue(a, p, { payload: 2 })];
+    const child = await enqueue(a, c, { payload: 'c', depends_on: [one.id, two.id] });
+    const text = await exported([p, c]);
+    await use.api.request('POST', '/v1/import', { body: jobsOf(text).map((job) => JSON.stringify(job)).join('\n'), headers: { 'content-type': 'application/x-ndjson' } });
+    const removed = await finish(p);
+    await until('it is removed', async () => (await use.api.get(`/v1/jobs/${removed.id}`)).status === 404);
+    const refused = await imported(text);
+    ended(refused, REFUSED);
+    assert.match(refused.stderr, /line 6: the job is imported, but stays blocked: depends_on\[[01]\]: job \d+ does not exist, or no longer/);
+    await empty(c);
+    ended(await imported(text, ['--ignore-missing']), DONE);
+    await empty(c); // it waits for the other one
+    await finish(p);
+    assert.equal((await finish(c)).id, await imageOf(c, child));
+  });
+
   test('what cannot be connected is refused with its line and a reason, and never starts', async () => {
     const q = freshQueue('wrong');
     const dependencies = { total: 1, waiting: 1, done: 0, dead: 0, cancelled: 0, removed: 0 };

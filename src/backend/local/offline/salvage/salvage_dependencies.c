@@ -9,6 +9,7 @@
 
 #include "backend/local/offline/salvage/salvage_impl.h"
 #include "base/mem.h"
+#include "core/limits.h"
 
 /* ---- what the journal has ---- */
 
@@ -54,12 +55,15 @@ static int parents_read(struct salvage *s, struct salvage_dependent *d)
     sqlite3_stmt *st = s->stmts[SALVAGE_WAITS];
     int step = 0, rc = 0;
     bind_number(st, 1, d->seq);
-    while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW)
-        rc = parent_add(d, (uint64_t)sqlite3_column_int64(st, 0));
+    while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW) {
+        int64_t parent = sqlite3_column_int64(st, 0);
+        bool fits = parent > 0 && parent <= (int64_t)LIMIT_SEQ;
+        rc = fits ? parent_add(d, (uint64_t)parent) : -ERR_CORRUPT;
+    }
     sqlite3_reset(st);
-    if (rc != 0 || (step & 0xff) == SQLITE_NOMEM)
-        return -ERR_NOMEM;
-    return step == SQLITE_DONE ? 0 : -ERR_CORRUPT;
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = (step & 0xff) == SQLITE_NOMEM ? -ERR_NOMEM : -ERR_CORRUPT;
+    return rc;
 }
 
 /* As the database has it. */
