@@ -133,6 +133,10 @@ const struct embed_constant embed_constants[] = {
     {"job_bytes", ROW_HEAD(job)},
     {"notice_bytes", ROW_HEAD(notice)},
     {"seq_bytes", ROW_HEAD(seq)},
+    {"ready_bytes", ROW_HEAD(ready)},
+    {"place_bytes", ROW_HEAD(place)},
+    {"use_bytes", ROW_HEAD(use)},
+    {"slice", LIMIT_SLICE},
     {"wrong_bytes", ROW_HEAD(wrong)},
     /* formats */
     {"schema_version", PG_SCHEMA_VERSION},

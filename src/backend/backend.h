@@ -34,8 +34,7 @@ enum backend_cap {
     CAP_SHARED = 1u << 3,        /* several nodes may use the store */
     CAP_WHOLE_JOBS = 1u << 4,    /* accepts jobs as they are in another store: op_enqueue.moved */
     CAP_CHANGES = 1u << 5,       /* lists schedules by change: op_schedule.by_change */
-    CAP_CLAIM_LIMITS = 1u << 6,  /* accepts the limits of core/queues/claim_limits.h */
-    CAP_DEPENDENCIES = 1u << 7,  /* jobs may depend on others: op_enqueue.depends */
+    CAP_DEPENDENCIES = 1u << 6,  /* jobs may depend on others: op_enqueue.depends */
 };
 
 struct backend_config {

@@ -106,7 +106,6 @@ struct kv_usage {
 struct ops_limits {
     struct queue_policy policy; /* of queues that are created by an enqueue */
     bool no_auto_create;
-    bool no_claim_limits; /* the store does not follow core/queues/claim_limits.h after all */
     unsigned node;
     uint64_t capacity;  /* live jobs of all queues; 0 = no limit */
     struct kv_usage kv; /* of the key-value store */
@@ -160,9 +159,6 @@ struct schedule_flow;
 
 /* What a store provides. Where a comment says "False: no memory", nothing has changed then. */
 struct ops_store {
-    /* It follows core/queues/claim_limits.h. If not, policies with such members are refused. */
-    bool claim_limits;
-
     /* --- jobs and queues --- */
 
     /* The job and its queue, unless it does not exist, was purged, or has another id. */
@@ -271,7 +267,7 @@ struct ops_store {
     bool (*ready_next)(struct ops *o, const struct queue_state *q, struct heap_entry *ret_order,
                        struct job **ret);
     /* For a job that a claim names: what keeps it from starting now, whatever is before it in the
-     * order; *ret_at_us: CLAIM_RATE: when its token is there. Needed with claim_limits. */
+     * order; *ret_at_us: CLAIM_RATE: when its token is there. */
     enum claim_block (*claim_room)(struct ops *o, const struct queue_state *q, const struct job *j,
                                    int64_t *ret_at_us);
     struct job_token (*token_next)(struct ops *o);

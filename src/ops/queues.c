@@ -53,9 +53,6 @@ static bool put_allowed(struct ops *o, const struct op_queue *want, const struct
         return reply_refuse(r, OUT_QUEUES_FULL, NULL);
     if (want->policy && policy_check(want->policy, &note) != 0)
         return reply_invalid(o, r, &note);
-    if (want->policy && claim_limited(want->policy) &&
-        (!o->store->claim_limits || o->limits->no_claim_limits))
-        return reply_refuse(r, OUT_INVALID, CLAIM_LIMITS_REFUSED);
     if ((want->has_until && !until_valid(want->until, r)) || !texts_valid(o, want, r))
         return false;
     return !q || !want->policy || scope_allowed(o, q, want->policy->unique_scope, r);

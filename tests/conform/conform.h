@@ -31,11 +31,10 @@
 #define NEEDS_SCHEDULES 2u /* schedules, triggers */
 #define NEEDS_OWN_CLOCK                                                                            \
     4u /* the time is that of this process: it may be suspect, and stand still */
-#define NEEDS_OWN_STORE 8u   /* only this process uses the store */
-#define NEEDS_ONE_STORE 16u  /* all queues are in one store: what two share, one commit changes */
-#define NEEDS_WHOLE_JOBS 32u /* CAP_WHOLE_JOBS */
-#define NEEDS_LIMITS 64u     /* CAP_CLAIM_LIMITS */
-#define NEEDS_DEPENDENCIES 128u /* CAP_DEPENDENCIES */
+#define NEEDS_OWN_STORE 8u     /* only this process uses the store */
+#define NEEDS_ONE_STORE 16u    /* all queues are in one store: what two share, one commit changes */
+#define NEEDS_WHOLE_JOBS 32u   /* CAP_WHOLE_JOBS */
+#define NEEDS_DEPENDENCIES 64u /* CAP_DEPENDENCIES */
 
 struct conform_profile {
     const char *name;

@@ -11,7 +11,6 @@
 #define CASE_SECONDS_MAX 600 /* real time; a case that hangs ends the run */
 
 #define SHARED_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
-#define REDIS_LACKS (SHARED_LACKS | NEEDS_LIMITS)
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},
@@ -36,9 +35,9 @@ static const struct conform_profile profiles[] = {
      .faulty = true,
      .lossy = true},
     {.name = "postgres+redis", .postgres = true, .dispatched = true, .lacks = SHARED_LACKS},
-    {.name = "redis", .redis = true, .lacks = REDIS_LACKS},
-    {.name = "shared+redis", .redis = true, .others = true, .lacks = REDIS_LACKS},
-    {.name = "lossy+redis", .redis = true, .lacks = REDIS_LACKS, .faulty = true, .lossy = true},
+    {.name = "redis", .redis = true, .lacks = SHARED_LACKS},
+    {.name = "shared+redis", .redis = true, .others = true, .lacks = SHARED_LACKS},
+    {.name = "lossy+redis", .redis = true, .lacks = SHARED_LACKS, .faulty = true, .lossy = true},
 };
 
 static const struct conform_topic *const topics[] = {

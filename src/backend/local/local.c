@@ -423,7 +423,7 @@ static void local_unwatch(struct backend *b, struct backend_watch *w)
 
 static unsigned local_caps(const struct backend *b)
 {
-    unsigned caps = CAP_STRICT_ORDER | CAP_WHOLE_JOBS | CAP_CLAIM_LIMITS | CAP_DEPENDENCIES;
+    unsigned caps = CAP_STRICT_ORDER | CAP_WHOLE_JOBS | CAP_DEPENDENCIES;
     return b->ops == &local_ops ? caps | CAP_DURABLE_REPLY : caps;
 }
 

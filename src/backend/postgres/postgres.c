@@ -58,8 +58,8 @@ static bool pg_leads(const struct backend *b)
 static unsigned pg_caps(const struct backend *b)
 {
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
-    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_CHANGES | CAP_WHOLE_JOBS | CAP_CLAIM_LIMITS |
-           CAP_DEPENDENCIES | (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
+    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_CHANGES | CAP_WHOLE_JOBS | CAP_DEPENDENCIES |
+           (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
 }
 
 static void pg_figures(const struct backend *b, struct backend_figures *ret)
@@ -394,9 +394,7 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
     struct pg_store *s = mem_zalloc(sizeof *s);
     if (!s)
         return -ERR_NOMEM;
-    int err = shared_policy_check(config, true, note);
-    if (!err)
-        err = pg_url_parse(rest, &s->url, note);
+    int err = pg_url_parse(rest, &s->url, note);
     if (!err)
         err = open_store(s, config, note);
     if (err) {

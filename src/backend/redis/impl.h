@@ -74,6 +74,14 @@ enum item_kind {
 /* LAST: its last call was sent, so that the first call of the next item may follow. */
 enum item_stage { STAGE_WAIT, STAGE_ASKING, STAGE_LAST };
 
+/* A job with want_wait in a queue with limits, whose slots are asked for by a second call. */
+struct wait_asked {
+    struct row row; /* with its queue */
+    struct job_view *view;
+    struct wait_counts counts;
+    struct wait_asked *next;
+};
+
 /* An item of the pipeline: a unit, with its calls and their replies. */
 struct item {
     struct unit unit;
@@ -93,12 +101,16 @@ struct item {
     const redisReply *idems;   /* idempotency keys as they were loaded */
     const redisReply *buckets; /* of keys, as they were loaded; NULL = none */
     char stores[24];           /* number of stores at the load */
+    /* a step that builds the order of a queue with limits; NULL = none */
+    const redisReply *step;
+    uint32_t step_queue; /* 0 = no step was asked for */
     /* a search */
     uint64_t search_at; /* sequence that it has reached; 0 = the start */
     uint64_t search_count;
     struct job_view *views;
     uint32_t view_count;
     uint32_t search_queue;
+    struct wait_asked *waits, **waits_last; /* of quick queries */
     bool stale;     /* the outstanding reply belongs to a call that must be repeated */
     bool shared;    /* other nodes were alive: numbers are drawn, ready jobs are held */
     bool held;      /* ready jobs are held */
@@ -106,6 +118,8 @@ struct item {
     bool no_growth; /* the server is full: this attempt adds no jobs */
     bool sharers_asked;
     bool stores_known; /* from a call before the load */
+    bool slots_begin;  /* its step has the slots of groups, too */
+    bool limited;      /* an attempt conflicted in a queue with limits */
 };
 
 struct rd_store {
@@ -253,8 +267,45 @@ void rd_change(struct rargs *a, const char *command, const char *key);
 bool rd_change_end(struct rargs *a); /* false: it had no arguments, and is not sent */
 void rd_change_one(struct rargs *a, const char *command, const char *key);
 const char *rd_queue_key(uint32_t number, const char *what, char out[48]);
+typedef void (*rd_row_fn)(struct rargs *a, const struct row *r);
+/* One command with what fn adds for each row; not sent if that is nothing. */
+void rd_change_each(struct rargs *a, const char *command, const char *key, struct row *const *rows,
+                    size_t count, rd_row_fn fn);
 void rd_change_rows(struct item *it);
 void rd_check_rows(struct item *it);
+
+/* unit/limits.c: limits at the claim */
+bool rd_limits_concerned(const struct unit *u);  /* whether a queue has limits, or had … */
+bool rd_limits_redefined(const struct item *it); /* … and they, or the order, change */
+void rd_limits_command(struct rargs *a, const char *command, const struct wqueue *q); /* begins */
+void rd_limits_checks(struct item *it);
+void rd_limits_change_queues(struct item *it); /* after the queues */
+void rd_limits_change_rows(struct rargs *a, const struct wqueue *q, struct row *const *rows,
+                           size_t count); /* with the rows of the queue */
+void rd_limits_changes(struct item *it);  /* after the rows */
+
+/* unit/limits_order.c: steps that build the order of a queue, with the change of its policy (false:
+ * no step is needed), or by the leader. The first two begin a command; the reply belongs to the
+ * item. */
+bool rd_limits_ask_first_step(struct item *it);
+void rd_limits_ask_step(struct item *it, uint32_t queue);
+bool rd_limits_step_loaded(struct item *it, const redisReply *r); /* false: no memory, or damaged */
+void rd_limits_step(struct item *it);                             /* with the work of the unit */
+void rd_limits_step_changes(struct item *it, const struct wqueue *q);
+
+/* unit/limits_loaded.c */
+void rd_limits_loaded(struct unit *u, const redisReply *r); /* with the claimable jobs … */
+void rd_limits_claimable(struct unit *u, struct row *r);    /* … which follow */
+/* What groups of jobs that claims name use; false: no such job. Begins a command. */
+bool rd_limits_ask_groups(struct item *it);
+void rd_limits_groups_loaded(struct unit *u, const redisReply *r);
+void rd_limits_view(struct wqueue *q, const redisReply *r, struct wall_time now,
+                    struct queue_counts *counts);
+/* The arguments of lua/groups.lua for a job with want_wait, and its answer at this index; false: it
+ * has no answer there. */
+void rd_limits_send_wait(struct rargs *a, const struct row *r);
+bool rd_limits_wait_loaded(const redisReply *r, size_t index, const struct wqueue *q,
+                           struct wait_counts *counts);
 
 /* heartbeat.c */
 void rd_heartbeat_begin(struct item *it);

@@ -75,8 +75,12 @@ void rd_item_reset(struct item *it)
     it->kept_count = 0;
     it->held = it->sharers_asked = it->stores_known = false;
     it->rules = 0;
-    it->idems = it->buckets = NULL;
+    it->idems = it->buckets = it->step = NULL;
+    it->step_queue = 0;
+    it->slots_begin = false;
     it->views = NULL;
+    it->waits = NULL;
+    it->waits_last = &it->waits;
     it->view_count = 0;
     redis_args_clear(&it->args);
     redis_plain_clear(&it->plain);
@@ -90,7 +94,7 @@ void rd_item_give(struct rd_store *s, struct item *it)
     rd_item_reset(it);
     it->unit.count = 0;
     it->tries = 0;
-    it->stale = it->no_growth = false;
+    it->stale = it->no_growth = it->limited = false;
     it->unit.next = s->spare ? &s->spare->unit : NULL;
     s->spare = it;
 }
@@ -216,9 +220,10 @@ static void step_back(struct item *it)
 
 int64_t rd_quiet_ms(const struct item *it)
 {
-    if (!it->unit.alone || it->tries < QUIET_TRIES)
+    if ((!it->unit.alone && !it->limited) || it->tries < QUIET_TRIES)
         return 0;
-    return it->unit.turns[0].op->kind == OP_QUEUE_PUT ? QUIET_SCOPE_MS : QUIET_MS;
+    bool scope = it->unit.alone && it->unit.turns[0].op->kind == OP_QUEUE_PUT;
+    return scope ? QUIET_SCOPE_MS : QUIET_MS;
 }
 
 bool rd_item_told_to_wait(struct item *it, const redisReply *r)

@@ -88,8 +88,25 @@ static void view_dependent(struct unit *u, const redisReply *r, bool parents, st
         view_parents(u, reply_at(r, 6), v);
 }
 
+/* What is missing in the counts of a queue with limits is asked for when all answers are there. */
+static void ask_limits(struct item *it, const redisReply *packed, const struct wqueue *q,
+                       struct job_view *v, const struct wait_counts *counts)
+{
+    struct wait_asked *w = unit_alloc(&it->unit, sizeof *w);
+    struct wqueue *queue = unit_alloc(&it->unit, sizeof *queue);
+    if (!w || !queue || redis_row_decode(v->job.seq, reply_span(packed), &w->row) != 0)
+        return;
+    *queue = *q;
+    w->row.q = queue;
+    w->view = v;
+    w->counts = *counts;
+    *it->waits_last = w;
+    it->waits_last = &w->next;
+}
+
 /* r: running, ready, before */
-static const struct job_wait *view_wait(struct unit *u, const struct wqueue *q, const redisReply *r)
+static void view_wait(struct item *it, const redisReply *packed, const struct wqueue *q,
+                      const redisReply *r, struct job_view *v)
 {
     struct wait_counts counts = {
         .paused_until = q->paused_until,
@@ -97,11 +114,14 @@ static const struct job_wait *view_wait(struct unit *u, const struct wqueue *q, 
         .ready = rd_reply_count(reply_at(r, 1)),
         .before = rd_reply_count(reply_at(r, 2)),
     };
-    return unit_wait_view(u, &q->policy, &counts);
+    v->wait = unit_wait_view(&it->unit, &q->policy, &counts);
+    if (claim_limited(&q->policy))
+        ask_limits(it, packed, q, v, &counts);
 }
 
-static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
+static void answer_get(struct item *it, struct turn *t, const redisReply *r)
 {
+    struct unit *u = &it->unit;
     const struct op_job *want = &t->op->job;
     const redisReply *job = reply_at(r, 0);
     const redisReply *five[5] = {reply_at(job, 0), reply_at(job, 1), reply_at(job, 2),
@@ -123,7 +143,7 @@ static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
     if (want->want_steps)
         view_steps(u, five[1], reply_at(r, 8), v);
     if (want->want_wait && unit_view_waits(v))
-        v->wait = view_wait(u, &q, reply_at(r, 7));
+        view_wait(it, five[1], &q, reply_at(r, 7), v);
 }
 
 /* --- peek --- */
@@ -182,7 +202,7 @@ static void send_views(struct rargs *a, const struct op *op)
     redis_args_bytes(a, want->group);
 }
 
-/* list: number, definition, sums, oldest, next due … */
+/* list: number, definition, sums, oldest, next due, limits … */
 static bool view_of_queue(struct unit *u, const redisReply *list, size_t at, struct queue_view *v)
 {
     struct wqueue *q = unit_alloc(u, sizeof *q);
@@ -192,6 +212,7 @@ static bool view_of_queue(struct unit *u, const redisReply *list, size_t at, str
         q->sums[sum] = rd_reply_int(reply_at(reply_at(list, at + 2), (size_t)sum));
     wqueue_view(q, u->now, rd_reply_time(reply_at(list, at + 3)),
                 rd_reply_time(reply_at(list, at + 4)), v);
+    rd_limits_view(q, reply_at(list, at + 5), u->now, &v->counts);
     return true;
 }
 
@@ -199,10 +220,10 @@ static void answer_views(struct unit *u, struct turn *t, const redisReply *r)
 {
     const redisReply *list = reply_at(r, 0), *group = reply_at(r, 1);
     bool by_group = t->op->kind == OP_QUEUE_GET && t->op->queue.group.len;
-    size_t n = reply_count(list) / 5;
+    size_t n = reply_count(list) / 6;
     struct queue_view *views = arena_array(&u->arena, n + 1, sizeof *views);
     for (size_t i = 0; i < n; i++)
-        if (!views || !view_of_queue(u, list, 5 * i, &views[i])) {
+        if (!views || !view_of_queue(u, list, 6 * i, &views[i])) {
             unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or a queue is damaged");
             return;
         }
@@ -218,6 +239,41 @@ static void answer_views(struct unit *u, struct turn *t, const redisReply *r)
 
 /* --- all of them --- */
 
+static void limits_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    size_t i = 0;
+    if (!rd_item_answered(it, r, false))
+        return;
+    for (struct wait_asked *w = it->waits; w; w = w->next)
+        if (rd_limits_wait_loaded(r, i, w->row.q, &w->counts)) {
+            w->view->wait = unit_wait_view(&it->unit, &w->row.q->policy, &w->counts);
+            i++;
+        }
+    rd_turns_answer(it);
+    rd_item_over(it);
+}
+
+static void send_limits(struct item *it)
+{
+    int64_t n = 0;
+    for (const struct wait_asked *w = it->waits; w; w = w->next)
+        n++;
+    rd_item_call(it, SCRIPT_GROUPS);
+    redis_args_int(&it->args, n);
+    for (const struct wait_asked *w = it->waits; w; w = w->next)
+        rd_limits_send_wait(&it->args, &w->row);
+    rd_item_send(it, STAGE_LAST, limits_cb);
+}
+
+static bool may_ask_limits(const struct item *it)
+{
+    bool any = false;
+    for (size_t i = 0; i < it->unit.count && !any; i++)
+        any = it->unit.turns[i].op->kind == OP_GET && it->unit.turns[i].op->job.want_wait;
+    return any;
+}
+
 static void viewed_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -229,7 +285,7 @@ static void viewed_cb(void *ctx, redisReply *r)
         struct turn *t = &u->turns[i];
         const redisReply *answer = reply_at(reply_at(r, 1), i);
         if (t->op->kind == OP_GET)
-            answer_get(u, t, answer);
+            answer_get(it, t, answer);
         else if (t->op->kind == OP_PEEK)
             answer_peek(u, t, answer);
         else if (t->op->kind == OP_SCHEDULE_GET || t->op->kind == OP_SCHEDULE_LIST)
@@ -242,6 +298,10 @@ static void viewed_cb(void *ctx, redisReply *r)
             rd_notices_answer(u, t, answer);
         else
             answer_views(u, t, answer);
+    }
+    if (it->waits) {
+        send_limits(it);
+        return;
     }
     rd_turns_answer(it);
     rd_item_over(it);
@@ -269,5 +329,5 @@ void rd_read_view_begin(struct item *it)
         else
             send_views(&it->args, op);
     }
-    rd_item_send(it, STAGE_LAST, viewed_cb);
+    rd_item_send(it, may_ask_limits(it) ? STAGE_ASKING : STAGE_LAST, viewed_cb);
 }

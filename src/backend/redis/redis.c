@@ -171,6 +171,7 @@ void rd_pipeline_after(struct rd_store *s)
 {
     if (s->leaving)
         return;
+    shared_watches_due(&s->sh);
     answer_settle_calls(s);
     if (s->sh.closing && s->line_count == 0 && !s->sh.first) {
         leave(s);
@@ -336,16 +337,13 @@ static int read_url(const char *rest, bool tls, const struct backend_config *con
 static int open_store(const char *rest, bool tls, const struct backend_config *config,
                       struct rd_store *s, struct err_note *note)
 {
-    int err = shared_policy_check(config, false, note);
-    if (!err)
-        err = read_url(rest, tls, config, s, note);
+    int err = read_url(rest, tls, config, s, note);
     if (!err)
         err = open_first(s, note);
     if (!err)
         err = shared_init(&s->sh, &rd_ops, config);
     if (err)
         return err;
-    s->sh.limits.no_claim_limits = true;
     struct now now = clock_now(&config->clock);
     s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server has sent its own time */
     bool local = s->url.socket[0] || shared_host_local(s->url.host);

@@ -31,6 +31,7 @@ enum due {
     DUE_HELD,
     DUE_HELD_STATES,
     DUE_RULES,
+    DUE_ORDERING,
     DUE_COUNT
 };
 
@@ -139,6 +140,7 @@ static void work(struct item *it)
     work_purging(it, reply_at(r, DUE_PURGING));
     work_resumed(it, reply_at(r, DUE_RESUMED));
     rd_kv_expired(&it->unit);
+    rd_limits_step(it);
     rd_unit_store(it);
 }
 
@@ -197,6 +199,30 @@ static void rules_cb(void *ctx, redisReply *r)
     rd_item_over(it);
 }
 
+static void work_with_rules(struct item *it)
+{
+    if (!rd_rules_needed(it)) {
+        work_with_keys(it);
+        return;
+    }
+    rd_rules_ask(it);
+    rd_item_send(it, STAGE_ASKING, rules_cb);
+}
+
+/* A damaged job ends the step; its row says so in the log. */
+static void step_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    if (!rd_item_answered(it, r, false))
+        return;
+    if (!rd_limits_step_loaded(it, r)) {
+        rd_item_over(it);
+        return;
+    }
+    rd_of_unit(&it->unit)->tick_more = true; /* this queue, or another one */
+    work_with_rules(it);
+}
+
 static void due_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -219,12 +245,13 @@ static void due_cb(void *ctx, redisReply *r)
     s->tick_more = rd_reply_int(reply_at(r, DUE_MORE)) != 0;
     load_due(it, r);
     it->rules = rd_rules_version(reply_at(r, DUE_RULES));
-    if (!rd_rules_needed(it)) {
-        work_with_keys(it);
+    uint32_t ordering = (uint32_t)rd_reply_int(reply_at(r, DUE_ORDERING));
+    if (ordering == 0) {
+        work_with_rules(it);
         return;
     }
-    rd_rules_ask(it);
-    rd_item_send(it, STAGE_ASKING, rules_cb);
+    rd_limits_ask_step(it, ordering);
+    rd_item_send(it, STAGE_ASKING, step_cb);
 }
 
 void rd_tick_begin(struct item *it)

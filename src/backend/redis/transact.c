@@ -75,6 +75,7 @@ static void stored(struct item *it, const redisReply *out, const redisReply *tol
         unit_rates_take(u);
         rd_bulk_begun(it);
     }
+    unit_limits_committed(u);
     unit_count_commit(u, it->began_ns);
     rd_alerts_stored(it, told);
     if (it->kind == ITEM_TICK)
@@ -117,6 +118,7 @@ static void stored_cb(void *ctx, redisReply *r)
         rd_item_give_up(it, OUT_UNAVAILABLE, NULL);
     } else {
         s->contended = true;
+        it->limited = it->kind == ITEM_UNIT && rd_limits_concerned(&it->unit);
         rd_item_again(it);
     }
 }
@@ -136,6 +138,8 @@ void rd_unit_store(struct item *it)
 static void nothing_to_store(struct item *it)
 {
     unit_fill_bodies(&it->unit);
+    unit_limits_committed(&it->unit);
+    wake_all(rd_of_unit(&it->unit), &it->unit);
     set_durability(it);
     rd_turns_answer(it);
     rd_item_over(it);
@@ -154,7 +158,8 @@ static void work(struct item *it)
         return;
     }
     unit_work(u);
-    if (u->short_of_numbers) {
+    rd_limits_step(it);
+    if (u->short_of_numbers || u->short_of_limits) {
         for (size_t i = 0; i < u->name_count; i++)
             queue_cache_forget(u->s, u->names[i].name);
         rd_item_again(it);
@@ -165,12 +170,30 @@ static void work(struct item *it)
     }
 }
 
+/* Claims that name jobs of queues with limits need to know what the groups use. */
+static void groups_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    if (!rd_item_answered(it, r, false))
+        return;
+    rd_limits_groups_loaded(&it->unit, r);
+    work(it);
+}
+
+static void work_with_groups(struct item *it)
+{
+    if (rd_limits_ask_groups(it))
+        rd_item_send(it, STAGE_ASKING, groups_cb);
+    else
+        work(it);
+}
+
 /* Payloads of jobs that this unit may end are stored under keys. */
 static void keys_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
     if (rd_keys_answered(it, r))
-        work(it);
+        work_with_groups(it);
 }
 
 static bool keys_needed(struct item *it)
@@ -187,7 +210,7 @@ static void work_with_keys(struct item *it)
     if (keys_needed(it))
         rd_item_send(it, STAGE_ASKING, keys_cb);
     else
-        work(it);
+        work_with_groups(it);
 }
 
 static void give_up_damaged(struct item *it, int err, const char *what)
@@ -218,13 +241,27 @@ static void work_with_rules(struct item *it)
     rd_item_send(it, STAGE_ASKING, rules_cb);
 }
 
+static void step_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    if (!rd_item_answered(it, r, false))
+        return;
+    if (rd_limits_step_loaded(it, r))
+        work(it);
+    else
+        give_up_damaged(it, it->unit.nomem ? -ERR_NOMEM : -ERR_CORRUPT, "a job is damaged");
+}
+
 static void sharers_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
     rd_unit_sharers_loaded(it, r);
-    work(it);
+    if (rd_limits_ask_first_step(it))
+        rd_item_send(it, STAGE_ASKING, step_cb);
+    else
+        work(it);
 }
 
 static void loaded_cb(void *ctx, redisReply *r)
@@ -234,6 +271,11 @@ static void loaded_cb(void *ctx, redisReply *r)
         return;
     if (rd_item_told_to_wait(it, r))
         return;
+    if (span_equal(reply_span(reply_at(r, 0)), SPAN_LITERAL("limits"))) {
+        it->unit.limits_wanted = true;
+        rd_item_again(it);
+        return;
+    }
     int err = rd_unit_loaded(it, r);
     if (rd_data_went(rd_of_unit(&it->unit), it->stores))
         rd_item_again(it);
@@ -241,6 +283,8 @@ static void loaded_cb(void *ctx, redisReply *r)
         give_up_damaged(it, err, "the data in Redis is damaged");
     else if (rd_unit_needs_sharers(it))
         rd_item_send(it, STAGE_ASKING, sharers_cb);
+    else if (rd_limits_ask_first_step(it))
+        rd_item_send(it, STAGE_ASKING, step_cb);
     else
         work_with_rules(it);
 }

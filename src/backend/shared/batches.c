@@ -270,13 +270,6 @@ int shared_init(struct shared *s, const struct backend_ops *table,
     return err ? err : shared_events_init(s);
 }
 
-int shared_policy_check(const struct backend_config *config, bool follows, struct err_note *note)
-{
-    if (follows || !config->policy || !claim_limited(config->policy))
-        return 0;
-    return err_note_set(note, -ERR_INVALID, "queue_defaults: " CLAIM_LIMITS_REFUSED);
-}
-
 void shared_done(struct shared *s)
 {
     shared_events_free(s);

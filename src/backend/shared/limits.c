@@ -18,6 +18,12 @@ bool claim_ordered(const struct queue_policy *p)
     return claim_grouped(p) || p->ageing_ms > 0;
 }
 
+bool claim_order_equal(const struct queue_policy *a, const struct queue_policy *b)
+{
+    return claim_grouped(a) == claim_grouped(b) && a->fair == b->fair &&
+           a->ageing_ms == b->ageing_ms;
+}
+
 static struct hash128 group_hash(const struct unit *u, const struct wqueue *q, struct span key)
 {
     struct hash128 h = hash128_of(u->s->facts.hash_key, key);
@@ -110,6 +116,7 @@ void unit_limits_moved(struct unit *u, struct row *r, uint8_t before, uint8_t af
     }
     int64_t slots = (after == STATE_RUNNING) - (before == STATE_RUNNING);
     use_add(&q->use, slots);
+    q->slots += slots;
     q->wake |= slots < 0;
     if (!claim_ordered(&q->policy))
         return;
@@ -119,6 +126,7 @@ void unit_limits_moved(struct unit *u, struct row *r, uint8_t before, uint8_t af
     if (!g)
         return;
     use_add(&g->use, slots);
+    g->slots += slots;
     g->touched = true;
     if (after == STATE_READY)
         add_ready(u, g, r);

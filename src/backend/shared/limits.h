@@ -17,6 +17,8 @@ struct wgroup {
     struct wqueue *q;
     struct span key; /* empty: jobs without a group */
     struct claim_use use;
+    int64_t full_us_loaded; /* use.full_us before the unit */
+    int64_t slots;          /* by how many the unit changes use.running */
     uint64_t round;
     struct heap ready;   /* rows that a claim may take; stale entries are passed over */
     bool known;          /* use, round and ready were loaded, or the queue is new */
@@ -29,6 +31,9 @@ struct wgroup {
 
 /* Whether its ready jobs have another order than (priority, sequence). */
 bool claim_ordered(const struct queue_policy *p);
+
+/* Whether jobs have the same order, and belong to the same groups, under both policies. */
+bool claim_order_equal(const struct queue_policy *a, const struct queue_policy *b);
 
 /* The group with this key; a new one is not known. NULL: no memory. */
 struct wgroup *unit_group_add(struct unit *u, struct wqueue *q, struct span key);

@@ -115,8 +115,9 @@ static void want_items(struct unit *u, const struct firing *f)
     struct wanted_name *n = f->source.len ? unit_want_name(u, f->source) : NULL;
     if (!n)
         return;
+    const struct cached_queue *known = queue_cache_find(u->s, f->source);
     n->claims += f->batch_size;
-    n->limited = u->limits_wanted;
+    n->limited = u->limits_wanted || (known && known->limited);
 }
 
 static void want_names(struct unit *u, const struct turn *t, uint32_t more)

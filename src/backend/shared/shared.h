@@ -134,10 +134,6 @@ static inline struct shared *shared_of(struct backend *b)
 MUST_CHECK int shared_init(struct shared *s, const struct backend_ops *ops,
                            const struct backend_config *config);
 void shared_done(struct shared *s); /* s itself is the caller's */
-/* Whether the store could create queues with the default policy. -ERR_INVALID with a note if not.
- */
-MUST_CHECK int shared_policy_check(const struct backend_config *config, bool follows,
-                                   struct err_note *note);
 
 /* batches.c */
 

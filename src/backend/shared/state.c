@@ -506,7 +506,6 @@ void work_dispatched(struct unit *u, struct turn *t)
 }
 
 const struct ops_store unit_ops_store = {
-    .claim_limits = true,
     .job_find = job_find,
     .seq_issued = seq_issued,
     .job_queue = job_queue,

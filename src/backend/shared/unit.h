@@ -52,7 +52,9 @@ struct wqueue {
     struct span packed;      /* as it was loaded, in the encoding of the store; empty = none */
     /* limits at the claim (limits.h); use and round: known if limits_known */
     struct claim_use use;
+    int64_t slots; /* by how many the unit changes use.running */
     uint64_t round;
+    struct span use_packed; /* use and round as they were loaded; empty = none */
     struct wgroup *groups;
     bool limits_known; /* loaded for claims */
     bool limits_new;   /* the unit has created it: everything is known */

@@ -25,7 +25,7 @@
  * then it joins the next round like them. Thus a group waits for at most one job of each of the
  * groups that were ready when it joined, as long as its own limits allow it a job.
  *
- * What a store must provide (struct ops_store, ops/ops.h, with claim_limits set):
+ * What a store must provide (struct ops_store, ops/ops.h):
  *   - ready_next returns the first job, in this order, of a queue that has a free slot and a token,
  *     whose group has both, too. A group that has not is passed over, however many ready jobs it
  *     has, without looking at them.
@@ -53,11 +53,8 @@ enum claim_block {
 const char *claim_block_name(enum claim_block block);
 
 /* Whether the policy has any member of this file: only then is there more to decide than (priority,
- * sequence). A store without claim_limits refuses such a policy with CLAIM_LIMITS_REFUSED. */
+ * sequence). */
 bool claim_limited(const struct queue_policy *p);
-#define CLAIM_LIMITS_REFUSED                                                                       \
-    "this store does not support max_running, max_running_per_group, claim_rate, fair and "        \
-    "ageing_ms; leave them out, or put the queue on a store that does"
 /* Whether the order or the limits depend on the groups of the jobs. */
 bool claim_grouped(const struct queue_policy *p);
 

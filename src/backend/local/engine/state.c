@@ -585,7 +585,6 @@ static bool engine_remove(struct ops *o, struct job *j)
 }
 
 const struct ops_store engine_ops_store = {
-    .claim_limits = true,
     .job_find = engine_job_find,
     .seq_issued = engine_seq_issued,
     .job_queue = engine_job_queue,

@@ -8,7 +8,7 @@
 #include "backend/shared/shared.h"
 
 #define REDIS_FORMAT 4
-#define HANDSHAKE_MAX 24
+#define HANDSHAKE_MAX 32
 
 /* What the handshake found out. */
 struct redis_server {

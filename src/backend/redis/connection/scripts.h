@@ -7,19 +7,23 @@
 #include "backend/redis/connection/args.h"
 
 enum script_id {
-    SCRIPT_OPEN,         /* checks the format and draws a number for this boot */
-    SCRIPT_HEARTBEAT,    /* a heartbeat, and the leader */
-    SCRIPT_LOAD,         /* loads what a unit needs */
-    SCRIPT_STORE,        /* stores the changes of a unit */
-    SCRIPT_TICK,         /* loads what is due, for the leader */
-    SCRIPT_READ_VIEW,    /* quick queries */
-    SCRIPT_SCAN,         /* a step through many jobs */
-    SCRIPT_SCHEDULES,    /* loads the schedules of a unit */
-    SCRIPT_SHARERS,      /* jobs that share a unique key */
-    SCRIPT_LEAVE,        /* a node leaves */
-    SCRIPT_ALERTS,       /* loads rules and notices for a unit about them */
-    SCRIPT_NOTICES,      /* stores the changes of a unit that include notices */
-    SCRIPT_DEPENDENCIES, /* loads a slice of the work list of dependencies */
+    SCRIPT_OPEN,          /* checks the format and draws a number for this boot */
+    SCRIPT_HEARTBEAT,     /* a heartbeat, and the leader */
+    SCRIPT_LOAD,          /* loads what a unit needs */
+    SCRIPT_STORE,         /* stores the changes of a unit */
+    SCRIPT_TICK,          /* loads what is due, for the leader */
+    SCRIPT_READ_VIEW,     /* quick queries */
+    SCRIPT_SCAN,          /* a step through many jobs */
+    SCRIPT_SCHEDULES,     /* loads the schedules of a unit */
+    SCRIPT_SHARERS,       /* jobs that share a unique key */
+    SCRIPT_LEAVE,         /* a node leaves */
+    SCRIPT_ALERTS,        /* loads rules and notices for a unit about them */
+    SCRIPT_STORE_ALL,     /* the same with notices, or changes of the limits of a queue */
+    SCRIPT_STORE_LIMITED, /* the same with jobs of queues with limits */
+    SCRIPT_LOAD_LIMITED,  /* loads what a unit with claims on queues with limits needs */
+    SCRIPT_ORDER,         /* loads a step that builds the order of a queue with limits */
+    SCRIPT_GROUPS,        /* what groups of queues with limits use */
+    SCRIPT_DEPENDENCIES,  /* loads a slice of the work list of dependencies */
     SCRIPT_COUNT
 };
 

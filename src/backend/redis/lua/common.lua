@@ -13,8 +13,10 @@
 local P, A, call = KEYS[1], ARGV, redis.call
 local sub, byte, format, min = string.sub, string.byte, string.format, math.min
 local at = 1
--- For a store: commands that the server does not have, and the result about notices.
-local special, told = {}, nil
+-- For a store: commands that the server does not have, further checks, and the result about notices.
+local special, guard, told = {}, {}, nil
+-- For a load: what claims on queues with limits need (claims.lua).
+local give_usage, usage
 
 local function arg()
   local v = A[at]
@@ -166,7 +168,13 @@ local function give_back(epoch)
       list[#list + 1] = members[k]
     end
   end
-  for n, list in pairs(ready) do many('ZADD', 'q:' .. n .. ':${ready}', list, 1, #list) end
+  for n, list in pairs(ready) do
+    many('ZADD', 'q:' .. n .. ':${ready}', list, 1, #list)
+    -- The queue got limits meanwhile: its order may lack these jobs, and is gone through again (limits.lua).
+    if call('HDEL', P .. 'q:' .. n .. ':l', 'at') == 1 or (call('HGET', P .. 'q:' .. n .. ':l', 'order') or '') ~= '' then
+      call('SADD', P .. 'ordering', n)
+    end
+  end
   for n, list in pairs(purging) do
     many('ZADD', 'purge:' .. n .. ':held', list, 1, #list)
     call('SADD', P .. 'purging', 'purge:' .. n .. ':held')

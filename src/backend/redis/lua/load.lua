@@ -25,7 +25,7 @@ end
 
 -- numbers to draw
 local seq_before, number_before = 0, 0
-local meta = call('HMGET', P .. 'meta', 'seq', 'number', 'ver', 'alerts')
+local meta = call('HMGET', P .. 'meta', 'seq', 'number', 'ver', 'alerts', 'limited')
 local stores_before = meta[3] or ''
 local seq_high = tonumber(meta[1] or '0')
 seq_before, number_before = seq_high, tonumber(meta[2] or '0')
@@ -55,6 +55,8 @@ local function give_sums(n)
 end
 for k = 1, #wanted do
   local n = found[k]
+  -- The node does not know yet that the queue has limits: this is the load without the part for them.
+  if n and claims[k] > 0 and meta[5] and not give_usage and call('EXISTS', P .. 'q:' .. n .. ':l') == 1 then return { 'limits' } end
   if n then
     by_name[wanted[k]] = n
     give_queue(n)
@@ -130,14 +132,12 @@ for k = 1, #idem_keys do
   end
 end
 
--- ready jobs for the claims, with bodies that are small
+-- ready jobs for the claims, with bodies that are small; what queues with limits use, see claims.lua
 local taken, hold = {}, {}
 local function expired(row)
   return ${job.has(row)} % (2 * ${has_expiry}) >= ${has_expiry} and ${job.expires_at(row)} <= now
 end
-local function with_bodies(members)
-  local list = {}
-  for k = 1, #members do list[k] = ${ready.seq(members[k])} end
+local function with_bodies(list)
   local got, valid = mget('row', list), 0
   local pay_of, pay_at, other, pays_wanted, base = {}, {}, {}, 0, #taken
   for k = 1, #list do
@@ -166,11 +166,13 @@ end
 for k = 1, #wanted do
   local n, want, from = found[k], claims[k], 0
   local def = n and want > 0 and queue(n)
-  if def and ${queue.paused_until(def)} <= now then
+  local open = def and ${queue.paused_until(def)} <= now
+  local l = def and give_usage and give_usage(n, want, open, now, with_bodies)
+  if open and not (l and l.ordered) then
     local key = P .. 'q:' .. n .. ':${ready}'
     for _ = 1, 8 do -- expired jobs are skipped; the leader ends them soon
-      local members = {}
-      if shared then
+      local members, list = {}, {}
+      if shared and not l then
         local popped = call('ZPOPMIN', key, want)
         for j = 1, #popped, 2 do
           members[#members + 1] = popped[j]
@@ -181,7 +183,8 @@ for k = 1, #wanted do
         members = call('ZRANGE', key, from, from + want - 1)
         from = from + want
       end
-      local valid = with_bodies(members)
+      for j = 1, #members do list[j] = ${ready.seq(members[j])} end
+      local valid = with_bodies(list)
       if #members < want or valid == want then break end
       want = want - valid
     end
@@ -280,4 +283,4 @@ if live_wanted then
 end
 return { text(now), meta[3] or '', text(seq_before), text(number_before), text(seq_high), keys, live, #hold > 0 and 1 or 0,
   queues, counted, rows, idems, kept, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '', queues_there,
-  { parents, settling, dependents, edges } }
+  { parents, settling, dependents, edges }, usage or {} }

@@ -8,7 +8,7 @@ if redis.acl_check_cmd then
   local needed = {
     { 'SET', 'k', 'v' }, { 'HSET', 'k', 'f', 'v' }, { 'HMGET', 'k', 'f' }, { 'HGETALL', 'k' }, { 'HDEL', 'k', 'f' },
     { 'HINCRBY', 'k', 'f', '1' }, { 'ZADD', 'k', '0', 'm' }, { 'ZREM', 'k', 'm' }, { 'ZPOPMIN', 'k' },
-    { 'ZRANGE', 'k', '0', '1' }, { 'ZRANGEBYLEX', 'k', '-', '+' }, { 'ZRANGEBYSCORE', 'k', '0', '1' },
+    { 'ZRANGE', 'k', '0', '1' }, { 'ZRANGEBYLEX', 'k', '-', '+' }, { 'ZRANGEBYSCORE', 'k', '0', '1' }, { 'ZLEXCOUNT', 'k', '-', '+' }, { 'ZUNIONSTORE', 'k', '1', 'k' },
     { 'SADD', 'k', 'm' }, { 'SREM', 'k', 'm' }, { 'RPUSH', 'k', 'v' }, { 'LTRIM', 'k', '0', '1' },
     { 'DEL', 'k' }, { 'UNLINK', 'k' }, { 'RENAME', 'k', 'k' }, { 'EXPIRE', 'k', '1' }, { 'TIME' }, { 'WATCH', 'k' }, { 'MULTI' }, { 'EXEC' },
   }

@@ -164,6 +164,30 @@ end
 
 local fields = {}
 for f = 0, ${sum_count} - 1 do fields[f + 1] = f end
+-- How many ready jobs are in the groups of a list, up to a number.
+local function ready_in(l, groups)
+  local n = 0
+  for _, group in ipairs(groups) do
+    if n >= ${limited_shown} then break end
+    n = n + count_of(l.key .. 'r', group)
+  end
+  return min(n, ${limited_shown})
+end
+
+local any_limited
+-- Of a queue with limits: how many jobs run, its bucket and round, how many ready jobs are in groups without a free slot,
+-- and in groups that wait for a token.
+local function limits_view(n)
+  if any_limited == nil then any_limited = call('HGET', P .. 'meta', 'limited') or false end
+  local l = any_limited and limits_of(n)
+  if not l then return {} end
+  local busy, waiting = 0, 0
+  if l.ordered then
+    busy = ready_in(l, call('ZRANGE', l.key .. 'f', 0, ${limited_shown}))
+    waiting = ready_in(l, call('ZRANGEBYSCORE', l.key .. 'w', '(' .. text(now * 1000), '+inf', 'LIMIT', 0, ${limited_shown}))
+  end
+  return { call('ZCARD', l.key .. '${running}'), l.use, busy, waiting }
+end
 local function view(out, n)
   local def = n and queue(n)
   if not def then return end
@@ -173,6 +197,7 @@ local function view(out, n)
   out[#out + 1] = call('HMGET', P .. 'q:' .. n .. ':sum', unpack(fields))
   out[#out + 1] = oldest_since(n)
   out[#out + 1] = first[2] and text(tonumber(first[2])) or '0'
+  out[#out + 1] = limits_view(n)
 end
 
 -- a queue: name or '', number, group or ''

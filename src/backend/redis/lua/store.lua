@@ -12,7 +12,7 @@ end
 if token ~= '' and call('HGET', P .. 'hold:' .. me, 't') ~= token then return { 'conflict', 'hold' } end
 
 -- checks: how many arguments they are; then hash, how many, field, expected beginning ('' = does
--- not exist) ...
+-- not exist) ... or one of guard, how many, its arguments
 local checks = count()
 local checks_end = at + checks
 if call('HGET', P .. 'meta', 'ver') == ver then
@@ -22,10 +22,11 @@ elseif strict then
 end
 while at < checks_end do
   local key, n = arg(), count()
-  local fields = {}
-  for k = 1, n / 2 do fields[k] = A[at + 2 * k - 2] end
+  local fields, test = {}, guard[key]
+  if test and not test(at, at + n - 1) then return { 'conflict', key } end
+  for k = 1, test and 0 or n / 2 do fields[k] = A[at + 2 * k - 2] end
   local got = mget(key, fields)
-  for k = 1, n / 2 do
+  for k = 1, #fields do
     local is, should = got[k], A[at + 2 * k - 1]
     if should == '' and is or should ~= '' and (not is or sub(is, 1, #should) ~= should) then
       return { 'conflict', key }

@@ -143,4 +143,4 @@ end
 
 return { 'ok', text(now), leader[3], more, queues, leases, due, expiry, bound, kept, resumed, purging_key or '',
   purging_members, purging, call('HGETALL', P .. 'bulk'), living, touched, keys, held, held_states,
-  leader[4] or '' }
+  leader[4] or '', call('SRANDMEMBER', P .. 'ordering') or '' }

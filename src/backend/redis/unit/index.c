@@ -84,11 +84,8 @@ const char *rd_queue_key(uint32_t number, const char *what, char out[48])
     return out;
 }
 
-typedef void (*row_fn)(struct rargs *a, const struct row *r);
-
-/* One command with what fn adds for each row; not sent if that is nothing. */
-static void each_row(struct rargs *a, const char *command, const char *key, struct row *const *rows,
-                     size_t count, row_fn fn)
+void rd_change_each(struct rargs *a, const char *command, const char *key, struct row *const *rows,
+                    size_t count, rd_row_fn fn)
 {
     struct rargs_mark before = redis_args_mark(a);
     rd_change(a, command, key);
@@ -225,7 +222,7 @@ static void dependent_set(struct rargs *a, const struct row *r)
 
 static const struct {
     const char *command, *key;
-    row_fn fn;
+    rd_row_fn fn;
 } shared_indexes[] = {
     {"HDEL", "row", row_del},       {"HDEL", "pay", pay_del},       {"HSET", "pay", pay_set},
     {"HDEL", "res", res_del},       {"HSET", "res", res_set},       {"HDEL", "err", err_del},
@@ -397,7 +394,7 @@ static void group_set(struct rargs *a, const struct row *r)
 
 static const struct {
     const char *command, *index;
-    row_fn fn;
+    rd_row_fn fn;
     bool counts; /* would create the key again, so not for a deleted queue */
 } queue_indexes[] = {
     {"ZREM", "all", row_del, false},     {"ZADD", "all", all_set, true},
@@ -625,9 +622,11 @@ static void change_queue(struct item *it, const struct wqueue *q, struct row *co
     char key[48];
     for (size_t i = 0; i < sizeof queue_indexes / sizeof queue_indexes[0]; i++)
         if (!q->gone || !queue_indexes[i].counts)
-            each_row(&it->args, queue_indexes[i].command,
-                     rd_queue_key(q->number, queue_indexes[i].index, key), rows, count,
-                     queue_indexes[i].fn);
+            rd_change_each(&it->args, queue_indexes[i].command,
+                           rd_queue_key(q->number, queue_indexes[i].index, key), rows, count,
+                           queue_indexes[i].fn);
+    if (!q->gone && claim_limited(&q->policy))
+        rd_limits_change_rows(&it->args, q, rows, count);
     if (!q->gone)
         change_due(&it->unit, &it->args, q, rows, count);
 }
@@ -658,8 +657,8 @@ void rd_change_rows(struct item *it)
         return;
     change_packed(it, rows, count);
     for (size_t i = 0; i < sizeof shared_indexes / sizeof shared_indexes[0]; i++)
-        each_row(&it->args, shared_indexes[i].command, shared_indexes[i].key, rows, count,
-                 shared_indexes[i].fn);
+        rd_change_each(&it->args, shared_indexes[i].command, shared_indexes[i].key, rows, count,
+                       shared_indexes[i].fn);
     for (size_t i = 1; i <= count; i++) {
         if (i < count && rows[i]->q == rows[from]->q)
             continue;

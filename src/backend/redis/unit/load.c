@@ -129,12 +129,21 @@ void rd_args_reply_spans(struct rargs *a)
     redis_args_int(a, KEPT_SPAN_MS);
 }
 
+/* As far as this node knows; otherwise lua/load.lua says so. */
+static bool limited_claims(const struct unit *u)
+{
+    bool any = u->limits_wanted;
+    for (size_t i = 0; i < u->name_count && !any; i++)
+        any = u->names[i].claims && u->names[i].limited;
+    return any;
+}
+
 void rd_unit_send_load(struct item *it)
 {
     struct unit *u = &it->unit;
     struct rd_store *s = rd_of_unit(u);
     struct rargs *a = &it->args;
-    rd_item_call(it, SCRIPT_LOAD);
+    rd_item_call(it, limited_claims(u) ? SCRIPT_LOAD_LIMITED : SCRIPT_LOAD);
     rd_args_now(s, a);
     redis_args_int(a, s->sh.facts.epoch);
     redis_args_text(a, it->shared ? "1" : "");

@@ -23,6 +23,7 @@ enum answer {
     IS_RULES,
     IS_QUEUES_THERE,
     IS_DEPENDENCIES,
+    IS_LIMITS,
     ANSWER_COUNT
 };
 
@@ -41,6 +42,7 @@ int rd_load_queues(struct unit *u, const redisReply *r)
         if (!q)
             return -ERR_NOMEM;
         space.ready = q->ready;
+        space.was_limited = claim_limited(&space.policy);
         *q = space;
         queue_cache_learn(u->s, q);
     }
@@ -106,7 +108,7 @@ static void load_taken(struct unit *u, const redisReply *r)
             row->error = reply_span(reply_at(r, i + 4));
             row->has_payload = true;
         }
-        unit_claimable(u, row);
+        rd_limits_claimable(u, row);
     }
 }
 
@@ -192,6 +194,7 @@ int rd_unit_loaded(struct item *it, const redisReply *r)
         return err;
     load_counts(u, reply_at(r, IS_COUNTED));
     load_rows(u, reply_at(r, IS_ROWS));
+    rd_limits_loaded(u, reply_at(r, IS_LIMITS));
     load_taken(u, reply_at(r, IS_TAKEN));
     rd_dependencies_loaded(u, reply_at(r, IS_DEPENDENCIES));
     if (u->wkey_count || u->version_count)

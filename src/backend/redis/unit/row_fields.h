@@ -65,6 +65,18 @@ enum row_bit {
     F(ready, order, 8, FIELD_BYTES) /* as in the job */                                            \
     F(ready, seq, 8, FIELD_BYTES)
 
+/* What a queue with limits at the claim uses: the field `use` of the hash `q:N:l`. */
+#define USE_FIELDS(F)                                                                              \
+    F(use, full_us, 8, FIELD_NUMBER) /* of its bucket */                                           \
+    F(use, round, 8, FIELD_NUMBER)
+
+/* The place of a group among those of its queue: a member of `q:N:p`, where the group follows, and
+ * a value of the hash `q:N:k`, by group, where its state follows (lua/limits.lua). */
+#define PLACE_FIELDS(F)                                                                            \
+    F(place, order, 8, FIELD_BYTES) /* of its first job, by claim_priority */                      \
+    F(place, round, 8, FIELD_NUMBER)                                                               \
+    F(place, seq, 8, FIELD_BYTES)
+
 /* The name of a job wherever it is a member or a field: its sequence. */
 #define SEQ_FIELDS(F) F(seq, number, 8, FIELD_NUMBER)
 
@@ -124,6 +136,8 @@ enum row_bit {
     JOB_FIELDS(F)                                                                                  \
     QUEUE_FIELDS(F)                                                                                \
     READY_FIELDS(F)                                                                                \
+    USE_FIELDS(F)                                                                                  \
+    PLACE_FIELDS(F)                                                                                \
     SEQ_FIELDS(F)                                                                                  \
     IDEM_FIELDS(F)                                                                                 \
     ATTEMPT_FIELDS(F)                                                                              \
@@ -140,6 +154,12 @@ struct queue_layout {
 };
 struct ready_layout {
     READY_FIELDS(ROW_MEMBER)
+};
+struct use_layout {
+    USE_FIELDS(ROW_MEMBER)
+};
+struct place_layout {
+    PLACE_FIELDS(ROW_MEMBER)
 };
 struct seq_layout {
     SEQ_FIELDS(ROW_MEMBER)

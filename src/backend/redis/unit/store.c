@@ -33,6 +33,8 @@ bool rd_unit_changed(const struct unit *u)
         changed = r->changed || r->set_payload || r->set_note || r->set_result || r->set_error ||
                   r->set_report || r->new_steps.len > 0;
     }
+    for (size_t i = 0; i < u->group_count && !changed; i++)
+        changed = u->groups[i]->touched;
     for (size_t i = 0; i < u->queue_count && !changed; i++) {
         const struct wqueue *q = u->queues[i];
         changed = q->put || q->purged || q->ended || adds_any(q);
@@ -103,6 +105,7 @@ static void put_checks(struct item *it, bool strict)
         rd_check_rows(it);
         rd_dependencies_checks(it);
         check_queues(it);
+        rd_limits_checks(it);
         check_idems(it);
         rd_kv_checks(it);
         rd_alerts_checks(it);
@@ -455,7 +458,9 @@ static void put_head(struct item *it, bool strict)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
     struct rargs *a = &it->args;
-    enum script_id script = unit_alerts_changed(&it->unit) ? SCRIPT_NOTICES : SCRIPT_STORE;
+    bool all = unit_alerts_changed(&it->unit) || rd_limits_redefined(it);
+    enum script_id jobs = rd_limits_concerned(&it->unit) ? SCRIPT_STORE_LIMITED : SCRIPT_STORE;
+    enum script_id script = all ? SCRIPT_STORE_ALL : jobs;
     if (a->plain)
         redis_script_eval(script, s->url.prefix, a);
     else
@@ -477,15 +482,16 @@ static void put_head(struct item *it, bool strict)
 /* Whether nothing at all may have been stored since the load. A pause, or a definition that leaves
  * unique keys unchanged, checks only its own queue: beside busy nodes it might otherwise never
  * succeed. */
-static bool needs_quiet(const struct unit *u)
+static bool needs_quiet(const struct item *it)
 {
+    const struct unit *u = &it->unit;
     enum op_kind kind = u->alone ? u->turns[0].op->kind : OP_PAUSE;
-    return !(kind == OP_PAUSE || (kind == OP_QUEUE_PUT && !u->rescoped));
+    return !(kind == OP_PAUSE || (kind == OP_QUEUE_PUT && !u->rescoped && !it->slots_begin));
 }
 
 void rd_unit_send_store(struct item *it, redis_reply_fn fn)
 {
-    bool strict = !it->shared || needs_quiet(&it->unit);
+    bool strict = !it->shared || needs_quiet(it);
     if (it->watched && rd_plain_fits(it))
         rd_plain_begin(it);
     put_head(it, strict);
@@ -493,10 +499,12 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
     change_numbers(it);
     change_floor(it);
     change_queues(it);
+    rd_limits_change_queues(it);
     change_scope(it);
     rd_schedules_changes(it);
     rd_kv_changes(it);
     rd_change_rows(it);
+    rd_limits_changes(it);
     rd_dependencies_changes(it);
     rd_alerts_changes(it);
     change_replies(it);
