@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF-9: limits at the claim hold over all nodes of one PostgreSQL database, at every moment, also when a node is killed
-// and when the policy changes. The file runs itself with scripts/with-postgres.
+// HF-9: limits at the claim hold over all nodes of one store, at every moment, also when a node is killed and when the
+// policy changes. The file runs itself with scripts/with-postgres and scripts/with-redis.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 
 import { Client } from '../lib/client.mjs';
 import { killServer, startServer, stopServer, until } from '../lib/server.mjs';
 
-if (!process.env.HF_POSTGRES) {
-  const wrapper = fileURLToPath(new URL('../../../scripts/with-postgres', import.meta.url));
+const stores = {
+  postgres: { variable: 'HF_POSTGRES', wrapper: 'with-postgres', url: (name) => `${process.env.HF_POSTGRES}&schema=${name}` },
+  redis: { variable: 'HF_REDIS', wrapper: 'with-redis', url: (name) => `${process.env.HF_REDIS}?prefix=${encodeURIComponent(`{${name}}:`)}` },
+};
+for (const { variable, wrapper } of Object.values(stores)) {
+  if (process.env[variable]) continue;
+  const path = fileURLToPath(new URL(`../../../scripts/${wrapper}`, import.meta.url));
   const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
-  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+  process.exit(spawnSync(path, words, { stdio: 'inherit' }).status ?? 1);
 }
 
-const url = (schema) => `${process.env.HF_POSTGRES}&schema=${schema}`;
-
-async function startNodes(t, schema, count = 2) {
-  const nodes = await Promise.all(Array.from({ length: count }, (_, i) => startServer({ backend: url(schema), args: ['--node', String(i + 1)] })));
+async function startNodes(t, backend, count = 2) {
+  const nodes = await Promise.all(Array.from({ length: count }, (_, i) => startServer({ backend, args: ['--node', String(i + 1)] })));
   const apis = nodes.map((node) => new Client(node));
   t.after(async () => {
     for (const api of apis) api.close();
@@ -75,86 +78,89 @@ async function drain(apis, queue, total, { claimers = 16, count = 2 } = {}) {
   return most;
 }
 
-test('HF-9 no more jobs than the limits allow run at any moment, with many claimers on two nodes', async (t) => {
-  const { apis } = await startNodes(t, 'slots');
-  await put(apis[0], 'q', { max_running: 5, max_running_per_group: 1 });
-  const groups = Array.from({ length: 20 }, (_, i) => `g${i}`);
-  const total = await enqueue(apis[1], 'q', groups, 15);
-  const most = await drain(apis, 'q', total);
-  assert.ok(most.all <= 5, `${most.all} jobs ran at the same time`);
-  assert.ok(most.group <= 1, `${most.group} jobs of a group ran at the same time`);
-  assert.ok(most.all > 1, 'they did run at the same time');
-  assert.equal((await apis[1].get('/v1/queues/q')).json.counts.running, 0);
-});
+const suite = (url) => {
+  test('HF-9 no more jobs than the limits allow run at any moment, with many claimers on two nodes', async (t) => {
+    const { apis } = await startNodes(t, url('slots'));
+    await put(apis[0], 'q', { max_running: 5, max_running_per_group: 1 });
+    const groups = Array.from({ length: 20 }, (_, i) => `g${i}`);
+    const total = await enqueue(apis[1], 'q', groups, 15);
+    const most = await drain(apis, 'q', total);
+    assert.ok(most.all <= 5, `${most.all} jobs ran at the same time`);
+    assert.ok(most.group <= 1, `${most.group} jobs of a group ran at the same time`);
+    assert.ok(most.all > 1, 'they did run at the same time');
+    assert.equal((await apis[1].get('/v1/queues/q')).json.counts.running, 0);
+  });
 
-test('HF-9 a claim that waits on another node gets the job when a slot is free', async (t) => {
-  const { apis } = await startNodes(t, 'wake');
-  await put(apis[0], 'q', { max_running_per_group: 1 });
-  await enqueue(apis[0], 'q', ['a'], 3);
-  const [first] = (await post(apis[0], '/v1/queues/q/claim', {})).jobs;
-  let answered = false;
-  const waiting = post(apis[1], '/v1/queues/q/claim', { wait_ms: 60_000 }).finally(() => (answered = true));
-  await until('the other node waits', async () => (await apis[1].get('/metrics')).text.match(/^holdfast_claims_waiting (\d+)$/m)?.[1] !== '0');
-  assert.equal(answered, false);
-  await post(apis[0], `/v1/jobs/${first.id}/ack`, { token: first.token });
-  assert.equal((await waiting).jobs.length, 1);
-});
+  test('HF-9 a claim that waits on another node gets the job when a slot is free', async (t) => {
+    const { apis } = await startNodes(t, url('wake'));
+    await put(apis[0], 'q', { max_running_per_group: 1 });
+    await enqueue(apis[0], 'q', ['a'], 3);
+    const [first] = (await post(apis[0], '/v1/queues/q/claim', {})).jobs;
+    let answered = false;
+    const waiting = post(apis[1], '/v1/queues/q/claim', { wait_ms: 60_000 }).finally(() => (answered = true));
+    await until('the other node waits', async () => (await apis[1].get('/metrics')).text.match(/^holdfast_claims_waiting (\d+)$/m)?.[1] !== '0');
+    assert.equal(answered, false);
+    await post(apis[0], `/v1/jobs/${first.id}/ack`, { token: first.token });
+    assert.equal((await waiting).jobs.length, 1);
+  });
 
-test('HF-9 the slots of a node that is killed are free when its leases end, not before', async (t) => {
-  const { nodes, apis } = await startNodes(t, 'killed');
-  await put(apis[0], 'q', { max_running: 2, max_running_per_group: 1, lease_ms: 4000 });
-  await enqueue(apis[0], 'q', ['a', 'b', 'c'], 2);
-  const { jobs: held } = await post(apis[0], '/v1/queues/q/claim', { count: 9 });
-  assert.equal(held.length, 2);
-  await killServer(nodes[0]);
-  const began = Date.now();
-  const again = [];
-  while (again.length < 2) again.push(...(await post(apis[1], '/v1/queues/q/claim', { count: 9, wait_ms: 30_000, lease_ms: 60_000 })).jobs);
-  assert.equal(again.length, 2, 'the limit holds for the leases that follow');
-  assert.ok(Date.now() - began > 1000, 'not before the leases ended');
-  assert.deepEqual(again.map((job) => job.id).sort(), held.map((job) => job.id).sort(), 'the same jobs, which are first in the order');
-  assert.equal((await post(apis[1], '/v1/queues/q/claim', { count: 9 })).jobs.length, 0);
-});
+  test('HF-9 the slots of a node that is killed are free when its leases end, not before', async (t) => {
+    const { nodes, apis } = await startNodes(t, url('killed'));
+    await put(apis[0], 'q', { max_running: 2, max_running_per_group: 1, lease_ms: 4000 });
+    await enqueue(apis[0], 'q', ['a', 'b', 'c'], 2);
+    const { jobs: held } = await post(apis[0], '/v1/queues/q/claim', { count: 9 });
+    assert.equal(held.length, 2);
+    await killServer(nodes[0]);
+    const began = Date.now();
+    const again = [];
+    while (again.length < 2) again.push(...(await post(apis[1], '/v1/queues/q/claim', { count: 9, wait_ms: 30_000, lease_ms: 60_000 })).jobs);
+    assert.equal(again.length, 2, 'the limit holds for the leases that follow');
+    assert.ok(Date.now() - began > 1000, 'not before the leases ended');
+    assert.deepEqual(again.map((job) => job.id).sort(), held.map((job) => job.id).sort(), 'the same jobs, which are first in the order');
+    assert.equal((await post(apis[1], '/v1/queues/q/claim', { count: 9 })).jobs.length, 0);
+  });
 
-test('HF-9 a policy with groups on a queue with a backlog: all jobs run, once, within the limit', async (t) => {
-  const { apis } = await startNodes(t, 'build');
-  const groups = Array.from({ length: 50 }, (_, i) => `g${i}`);
-  await put(apis[0], 'q', {});
-  const total = await enqueue(apis[0], 'q', groups, 50); // more than one step
-  const { jobs: held } = await post(apis[0], '/v1/queues/q/claim', { count: 3 });
-  await put(apis[1], 'q', { max_running_per_group: 2, fair: 'group' });
-  for (const job of held) await post(apis[0], `/v1/jobs/${job.id}/ack`, { token: job.token });
-  const most = await drain(apis, 'q', total - held.length, { count: 20 });
-  assert.ok(most.group <= 2, `${most.group} jobs of a group ran at the same time`);
-  await put(apis[0], 'q', { max_running_per_group: 0, fair: 'none' });
-  const more = await enqueue(apis[0], 'q', ['g1'], 10);
-  assert.equal((await post(apis[1], '/v1/queues/q/claim', { count: 20 })).jobs.length, more, 'without limits again');
-});
+  test('HF-9 a policy with groups on a queue with a backlog: all jobs run, once, within the limit', async (t) => {
+    const { apis } = await startNodes(t, url('build'));
+    const groups = Array.from({ length: 50 }, (_, i) => `g${i}`);
+    await put(apis[0], 'q', {});
+    const total = await enqueue(apis[0], 'q', groups, 50); // more than one step
+    const { jobs: held } = await post(apis[0], '/v1/queues/q/claim', { count: 3 });
+    await put(apis[1], 'q', { max_running_per_group: 2, fair: 'group' });
+    for (const job of held) await post(apis[0], `/v1/jobs/${job.id}/ack`, { token: job.token });
+    const most = await drain(apis, 'q', total - held.length, { count: 20 });
+    assert.ok(most.group <= 2, `${most.group} jobs of a group ran at the same time`);
+    await put(apis[0], 'q', { max_running_per_group: 0, fair: 'none' });
+    const more = await enqueue(apis[0], 'q', ['g1'], 10);
+    assert.equal((await post(apis[1], '/v1/queues/q/claim', { count: 20 })).jobs.length, more, 'without limits again');
+  });
 
-test('HF-9 two groups with a backlog of 1000 to 1 get the same share', async (t) => {
-  const { apis } = await startNodes(t, 'fair');
-  await put(apis[0], 'q', { fair: 'group' });
-  await enqueue(apis[0], 'q', ['large'], 2000);
-  const shares = { large: 0, small: 0 };
-  for (let i = 0; i < 40; i++) {
-    await enqueue(apis[i % 2], 'q', ['small'], 2);
-    const { jobs } = await post(apis[(i + 1) % 2], '/v1/queues/q/claim', { count: 4 });
-    for (const job of jobs) shares[job.group]++;
-  }
-  const share = shares.small / (shares.small + shares.large);
-  assert.ok(share >= 0.45 && share <= 0.55, `the small group got ${share}`);
-});
+  test('HF-9 two groups with a backlog of 1000 to 1 get the same share', async (t) => {
+    const { apis } = await startNodes(t, url('fair'));
+    await put(apis[0], 'q', { fair: 'group' });
+    await enqueue(apis[0], 'q', ['large'], 2000);
+    const shares = { large: 0, small: 0 };
+    for (let i = 0; i < 40; i++) {
+      await enqueue(apis[i % 2], 'q', ['small'], 2);
+      const { jobs } = await post(apis[(i + 1) % 2], '/v1/queues/q/claim', { count: 4 });
+      for (const job of jobs) shares[job.group]++;
+    }
+    const share = shares.small / (shares.small + shares.large);
+    assert.ok(share >= 0.45 && share <= 0.55, `the small group got ${share}`);
+  });
 
-test('HF-9 the tokens of a claim_rate are shared by all nodes, and claims that wait get them', async (t) => {
-  const { apis } = await startNodes(t, 'rate');
-  await put(apis[0], 'q', { claim_rate: { count: 5, window_ms: 2000, per: 'queue' } });
-  await enqueue(apis[0], 'q', ['a'], 10);
-  const began = Date.now();
-  const counts = await Promise.all(apis.map((api) => post(api, '/v1/queues/q/claim', { count: 10 })));
-  const first = counts[0].jobs.length + counts[1].jobs.length;
-  const earned = 1 + Math.floor((Date.now() - began) / 400);
-  assert.ok(first >= 5 && first <= 5 + earned, `${first} jobs at once`);
-  let got = first;
-  while (got < 10) got += (await post(apis[got % 2], '/v1/queues/q/claim', { wait_ms: 30_000 })).jobs.length;
-  assert.ok(Date.now() - began >= 5 * 400 - 50, 'the other five came one by one');
-});
+  test('HF-9 the tokens of a claim_rate are shared by all nodes, and claims that wait get them', async (t) => {
+    const { apis } = await startNodes(t, url('rate'));
+    await put(apis[0], 'q', { claim_rate: { count: 5, window_ms: 2000, per: 'queue' } });
+    await enqueue(apis[0], 'q', ['a'], 10);
+    const began = Date.now();
+    const counts = await Promise.all(apis.map((api) => post(api, '/v1/queues/q/claim', { count: 10 })));
+    const first = counts[0].jobs.length + counts[1].jobs.length;
+    const earned = 1 + Math.floor((Date.now() - began) / 400);
+    assert.ok(first >= 5 && first <= 5 + earned, `${first} jobs at once`);
+    let got = first;
+    while (got < 10) got += (await post(apis[got % 2], '/v1/queues/q/claim', { wait_ms: 30_000 })).jobs.length;
+    assert.ok(Date.now() - began >= 5 * 400 - 50, 'the other five came one by one');
+  });
+};
+for (const [store, { url }] of Object.entries(stores)) describe(store, () => suite(url));

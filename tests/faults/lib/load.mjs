@@ -95,11 +95,11 @@ function verdict(load, faults) {
 }
 
 /** Runs `count` faults: one of each kind in `first`, then random ones. Resolves to the nodes, which still run. */
-export async function faultsUnderLoad(t, { url, store, count, faults, first }) {
+export async function faultsUnderLoad(t, { url, store, count, faults, first, flow = false }) {
   const kinds = { ...ofStore(store), ...ofNodes };
   const args = ['--queue-defaults-keep-done', '1000000'];
   const nodes = await startNodes(t, url, count, { args, env: Keepers.env });
-  const load = new ClusterLoad(seed, { paceMs: 40, keepers });
+  const load = new ClusterLoad(seed, { paceMs: 40, keepers, flow });
   t.after(() => load.abandon());
   load.over(nodes);
   load.start();

@@ -69,19 +69,32 @@ export const storeAt = (prefix) => ({
   thaw: thawRedis,
 });
 
+/** The keys of a queue with limits at the claim (unit/limits.c): every ready job has its place, and no slot is in use. */
+function checkLimits(prefix, queue, ready) {
+  const key = (name) => `${prefix}:q:${queue}:${name}`;
+  const size = (name) => redis('ZCARD', key(name));
+  const order = redis('HGET', key('l'), 'order');
+  const groups = redis('HLEN', key('k'));
+  assert.equal(size('s'), 0, `queue ${queue}: slots are in use`);
+  assert.equal(size('r'), order ? ready : 0, `queue ${queue}: ready jobs in the order`);
+  assert.ok(size('p') + size('f') <= groups && size('p') + size('f') + size('w') >= groups, `queue ${queue}: places of ${groups} groups`);
+}
+
 /** The keys must be consistent: each job is in one index by state and holds at most one unique key, and no job is running
  * or held. */
 export function checkIndexes(prefix) {
   let rows = 0;
   for (const queue of redis('HVALS', `${prefix}:names`)) {
-    const sizes = [1, 2, 3, 4, 5, 6, 'all'].map((index) => redis('ZCARD', `${prefix}:q:${queue}:${index}`));
+    const sizes = [1, 2, 3, 4, 5, 6, 7, 'all'].map((index) => redis('ZCARD', `${prefix}:q:${queue}:${index}`));
     const all = sizes.pop();
     assert.equal(sizes.reduce((sum, n) => sum + n, 0), all, `queue ${queue}: ${sizes} of ${all}`);
     assert.equal(sizes[2], 0, 'running');
+    checkLimits(prefix, queue, sizes[1]);
     const holders = redisText('HVALS', `${prefix}:q:${queue}:u`).split('\n').map((line) => line.replace(/^\d+\) /, ''));
     assert.equal(new Set(holders).size, holders.length, `queue ${queue}: a job holds two keys`);
     rows += all;
   }
   assert.equal(redis('HLEN', `${prefix}:row`), rows);
   assert.deepEqual(redis('ZRANGE', `${prefix}:holds`, 0, -1), []);
+  assert.deepEqual(redis('SMEMBERS', `${prefix}:ordering`), []);
 }
