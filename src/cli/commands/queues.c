@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* holdfast queues: list, show and change queues. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/client/answer.h"
@@ -29,6 +30,24 @@ static const struct client_column list_columns[] = {
     {"OLDEST READY", true, 0}, {"", false, 0},
 };
 
+/* Why ready jobs of the queue are not claimed, as far as the queue itself knows. */
+static void list_blocks(struct client_table *t, struct span queue)
+{
+    static const char *const blocks[] = {"queue_limit", "group_limit", "claim_rate"};
+    char text[128] = "", path[32];
+    size_t len = 0;
+    if (client_answer_true(queue, "paused"))
+        len = (size_t)snprintf(text, sizeof text, "paused");
+    for (size_t i = 0; i < CLIENT_COUNT(blocks); i++) {
+        snprintf(path, sizeof path, "limited.%s", blocks[i]);
+        int64_t n = client_answer_int(queue, path, 0);
+        if (n > 0)
+            len += (size_t)snprintf(text + len, sizeof text - len, "%s%s: %" PRId64,
+                                    len ? ", " : "", blocks[i], n);
+    }
+    client_table_add(t, span_of(text, len));
+}
+
 static void list_row(struct client_table *t, struct span queue, struct arena *arena)
 {
     static const char *const counts[] = {"counts.ready",    "counts.scheduled", "counts.blocked",
@@ -40,7 +59,7 @@ static void list_row(struct client_table *t, struct span queue, struct arena *ar
         client_table_addf(t, "%" PRId64, client_answer_int(queue, counts[i], 0));
     client_table_add(
         t, span_text(client_show_ms(client_answer_int(queue, "oldest_ready_ms", -1), age)));
-    client_table_add(t, span_text(client_answer_true(queue, "paused") ? "paused" : ""));
+    list_blocks(t, queue);
 }
 
 int client_queues_list(struct client_session *s)

@@ -86,6 +86,7 @@ onStores('hand-off', stores, {}, (use) => {
       const answer = await ack(job, more);
       assert.ok([400, 422].includes(answer.status), answer.text);
       assert.equal(answer.json.field, field, answer.text);
+      if (['queue', 'priorty', 'value'].includes(field)) assert.match(answer.json.detail, /^(enqueues|sets)\[0\]: /);
     }
     assert.equal((await api.get(`/v1/jobs/${job.id}`)).json.state, 'running');
     const empty = await ack(job, { enqueues: [], sets: [], deletes: [] });

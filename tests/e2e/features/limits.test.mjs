@@ -7,7 +7,7 @@ import { Beanstalk, startBeanstalk } from '../lib/beanstalk.mjs';
 import { Client } from '../lib/client.mjs';
 import { run } from '../lib/program.mjs';
 import { killServer, startServer, stopServer, temporaryDirectory, until } from '../lib/server.mjs';
-import { enqueue, freshQueue, onStores } from '../lib/suite.mjs';
+import { claimOne, enqueue, freshQueue, onStores } from '../lib/suite.mjs';
 
 async function queueWith(api, policy, groups) {
   const queue = freshQueue();
@@ -144,6 +144,9 @@ describe('limits', () => {
     assert.deepEqual([policy.max_running, policy.max_running_per_group, policy.fair, policy.ageing_ms], [2, 1, 'group', 600_000]);
     assert.deepEqual(policy.claim_rate, { count: 10, window_ms: 1000, per: 'group' });
     assert.match(await done('limited', '--json'), /max_running/);
+    for (let i = 0; i < 3; i++) await enqueue(api, 'limited', { payload: i, group: 'g' });
+    await claimOne(api, 'limited');
+    assert.match(await done(), /^limited .* group_limit: 2$/m);
     api.close();
     await stopServer(server);
   });

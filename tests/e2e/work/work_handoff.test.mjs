@@ -58,7 +58,7 @@ onStores('hand-off of holdfast work', ['memory'], {}, (use) => {
     ['has an unknown member', `echo '{"enqueue":[]}' >"$HOLDFAST_HANDOFF"`, /a member "enqueue"; it can have enqueues, sets and deletes/],
     ['is a directory', 'mkdir "$HOLDFAST_HANDOFF"', /not a regular file/],
     ['is too large', `head -c 1100000 /dev/zero | tr '\\0' ' ' >"$HOLDFAST_HANDOFF"`, /more than 1048576 bytes/],
-    ['is refused by the server', `echo '{"enqueues":[{"queue":"q","payloud":1}]}' >"$HOLDFAST_HANDOFF"`, /the server refused the hand-off: .*payloud/],
+    ['is refused by the server', `echo '{"enqueues":[{"queue":"q","payloud":1}]}' >"$HOLDFAST_HANDOFF"`, /the server refused the hand-off: enqueues\[0\]: .*payloud.*"payload"/],
   ])
     test(`HF-28: a hand-off that ${what} fails the attempt`, async () => {
       const failed = await once(`${script}; echo fine`);

@@ -119,12 +119,24 @@ static int take_check(struct commit *c, struct span text, struct kv_check *ret)
     return err;
 }
 
+/* Says which element of the list has the problem. */
+static int in_element(struct commit *c, const char *list, size_t index, int err)
+{
+    struct problem named;
+    if (err == 0)
+        return 0;
+    problem_set(&named, c->arena, c->problem->code, NULL, "%s[%zu]: %s", list, index,
+                problem_sentence(c->problem));
+    c->problem->detail = named.detail;
+    return err;
+}
+
 static int take_sets(struct commit *c, struct texts_in from)
 {
     struct kv_set *sets = arena_array(c->arena, from.count + 1, sizeof *sets);
     int err = sets ? 0 : no_memory(c);
     for (size_t i = 0; err == 0 && i < from.count; i++)
-        err = take_set(c, from.list[i], &sets[i]);
+        err = in_element(c, "sets", i, take_set(c, from.list[i], &sets[i]));
     c->op->sets = sets;
     c->op->set_count = (uint32_t)from.count;
     return err;
@@ -135,7 +147,7 @@ static int take_checks(struct commit *c, struct texts_in from)
     struct kv_check *checks = arena_array(c->arena, from.count + 1, sizeof *checks);
     int err = checks ? 0 : no_memory(c);
     for (size_t i = 0; err == 0 && i < from.count; i++)
-        err = take_check(c, from.list[i], &checks[i]);
+        err = in_element(c, "checks", i, take_check(c, from.list[i], &checks[i]));
     c->op->checks = checks;
     c->op->check_count = (uint32_t)from.count;
     return err;
@@ -146,7 +158,8 @@ static int take_enqueues(struct commit *c, struct texts_in from)
     struct op_enqueue *jobs = arena_array(c->arena, from.count + 1, sizeof *jobs);
     int err = jobs ? 0 : no_memory(c);
     for (size_t i = 0; err == 0 && i < from.count; i++)
-        err = enqueue_read(c->n, c->x, from.list[i], &jobs[i], c->problem);
+        err = in_element(c, "enqueues", i,
+                         enqueue_read(c->n, c->x, from.list[i], &jobs[i], c->problem));
     c->op->enqueues = jobs;
     c->op->enqueue_count = (uint32_t)from.count;
     return err;

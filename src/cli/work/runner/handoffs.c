@@ -2,8 +2,10 @@
 /* The hand-offs of tasks. A hand-off that cannot be read, or that the server refuses, fails the
  * attempt: the job must not be done without it, and is not lost. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "cli/client/answer.h"
 #include "cli/work/runner/runner_impl.h"
 
 /* The text comes from the target or from the server, and may be long. */
@@ -86,6 +88,23 @@ void handoffs_take(struct task *t, const struct target_end *end)
         attempt_fail(t, "", span_text(note.text));
 }
 
+/* What the server says, with what it would have allowed. */
+static struct span refusal_of(struct runner *r, const struct call_reply *reply)
+{
+    static const struct span word = {"; allowed: ", 11};
+    struct span why = runner_why(r, reply), allowed;
+    if (reply->error || json_check_deep(reply->body, NULL, NULL) < 0 ||
+        !client_answer_find(reply->body, "allowed", &allowed))
+        return why;
+    char *text = arena_alloc(&r->scratch, why.len + word.len + allowed.len);
+    if (!text)
+        return why;
+    memcpy(text, why.at, why.len);
+    memcpy(text + why.len, word.at, word.len);
+    memcpy(text + why.len + word.len, allowed.at, allowed.len);
+    return span_of(text, why.len + word.len + allowed.len);
+}
+
 /* 408 says that the server did not read the request. A lost lease is a refusal as well; it is then
  * that of the report that follows. */
 bool handoffs_refused(struct task *t, const struct call_reply *reply)
@@ -93,9 +112,9 @@ bool handoffs_refused(struct task *t, const struct call_reply *reply)
     if (t->verdict.verb != WORK_ACK || !handoff_given(&t->handoff) || reply->status < 400 ||
         reply->status > 499 || reply->status == 408)
         return false;
+    struct span reason = refusal_of(t->runner, reply);
     work_log_line(&t->runner->log, LOG_WARN, "handoff_refused", LOG_TEXT("id", t->job.id),
-                  LOG_INT("status", reply->status),
-                  LOG_SPAN("reason", runner_why(t->runner, reply)));
-    attempt_fail(t, "the server refused the hand-off: ", runner_why(t->runner, reply));
+                  LOG_INT("status", reply->status), LOG_SPAN("reason", reason));
+    attempt_fail(t, "the server refused the hand-off: ", reason);
     return true;
 }
