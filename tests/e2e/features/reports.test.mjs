@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress and log of jobs survive every way out of a store: export from a server, export of the files of a server that was
-// killed, import into each kind of store, and migrate (HF-20, HF-21). Runs itself below scripts/with-postgres and
+// Progress, log and steps of jobs survive every way out of a store: export from a server, export of the files of a server that was
+// killed, import into each kind of store, and migrate (HF-10, HF-20, HF-21). Runs itself below scripts/with-postgres and
 // scripts/with-redis.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -57,11 +57,12 @@ async function serving(backend, fn) {
 
 /** What is shown of a job's reports, through two endpoints. */
 async function reportsOf(api, id) {
-  const { progress } = await ok(api.get(`/v1/jobs/${id}`));
+  const { progress, steps } = await ok(api.get(`/v1/jobs/${id}`));
   const { lines } = await ok(api.get(`/v1/jobs/${id}/log`));
-  return { progress, log: lines };
+  return { progress, steps, log: lines };
 }
 
+const STEPS = { mail: null, get 'pay “now”'() { return DATA; } };
 const DATA = { rows: [1, 2, { 'ü': '\u{1f4e6}' }], text: 'a\nb' };
 
 /** A job about which a worker reports; it ends in the given way. */
@@ -73,6 +74,7 @@ async function reportedJob(api, queue, end, body = {}) {
   await ok(api.post(`/v1/jobs/${id}/progress`, { token: job.token, percent: 10 }));
   await ok(api.post(`/v1/jobs/${id}/progress`, { token: job.token, percent: 42.5, message: 'half', data: DATA }));
   await ok(api.post(`/v1/jobs/${id}/log`, { token: job.token, lines: [''] }));
+  for (const [name, result] of [['pay “now”', 1], ['mail', null], ['pay “now”', DATA]]) await ok(api.post(`/v1/jobs/${id}/steps/${encodeURIComponent(name)}`, { token: job.token, result }));
   if (end) await ok(api.post(`/v1/jobs/${id}/${end}`, { token: job.token, ...body }));
   return id;
 }
@@ -88,7 +90,8 @@ async function fill(api, suffix = '') {
   const { id: plain } = await ok(api.post(`/v1/queues/plain${suffix}/jobs`, { payload: 1 }), 201);
   const reports = new Map();
   for (const id of ids) reports.set(id, await reportsOf(api, id));
-  for (const { progress, log } of reports.values()) {
+  for (const { progress, log, steps } of reports.values()) {
+    assert.deepEqual(steps, { ...STEPS });
     assert.deepEqual({ ...progress, at: undefined }, { percent: 42.5, message: 'half', data: DATA, at: undefined });
     assert.deepEqual(log.map((line) => [line.attempt, line.text]), [[1, 'first “line”'], [1, 'two'], [1, 'lines'], [1, '']]);
   }
@@ -97,12 +100,14 @@ async function fill(api, suffix = '') {
 
 function expectExported(jobs, { reports, plain }) {
   const found = new Map(jobs.map((job) => [job.id, job]));
-  for (const [id, { progress, log }] of reports) {
+  for (const [id, { progress, log, steps }] of reports) {
     assert.deepEqual(found.get(id)?.progress, progress);
+    assert.deepEqual(found.get(id).steps, steps);
     assert.deepEqual(found.get(id).log, log);
   }
   assert.equal(found.get(plain).progress, undefined);
   assert.equal(found.get(plain).log, undefined);
+  assert.equal(found.get(plain).steps, undefined);
 }
 
 /** The jobs of the other store, by the id they had here; done jobs are not imported. */
@@ -113,7 +118,7 @@ async function expectImported(api, { reports, plain }, { states }) {
     if (!found.has(id) && !states.done) continue;
     assert.deepEqual(await reportsOf(api, found.get(id).id), expected);
   }
-  assert.deepEqual(await reportsOf(api, found.get(plain).id), { progress: undefined, log: [] });
+  assert.deepEqual(await reportsOf(api, found.get(plain).id), { progress: undefined, steps: undefined, log: [] });
 }
 
 /** The next attempt starts without progress and adds to the log. */
@@ -121,6 +126,7 @@ async function expectContinued(api) {
   const { jobs: [job] } = await ok(api.post('/v1/queues/released/claim', {}));
   const before = await reportsOf(api, job.id);
   assert.equal(before.progress, undefined);
+  assert.deepEqual(job.steps, { ...STEPS });
   assert.equal(before.log.length, 4);
   await ok(api.post(`/v1/jobs/${job.id}/log`, { token: job.token, lines: ['again'] }));
   const { log } = await reportsOf(api, job.id);
@@ -191,6 +197,9 @@ describe('progress and logs come into a store with their jobs', () => {
       await refused({ log: [{ at, text: 'x'.repeat(20000) }] }, /text/);
       await refused({ log: [{ text: 'x' }] }, /\bat\b/);
       await refused({ log: 'x' }, /log/);
+      await refused({ steps: [1] }, /steps must be an object/);
+      await refused({ steps: { a: 'x'.repeat(70000) } }, /at most 65536 bytes/);
+      await refused({ damaged: ['steps'] }, /its steps could not be read/);
       await ok(api.post('/v1/import', [{ id: 'y', queue: 'q', progress: null, log: [] }]));
     });
   });

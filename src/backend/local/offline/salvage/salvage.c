@@ -37,6 +37,7 @@ static const char *const salvage_sql[SALVAGE_STMT_COUNT] = {
         "SELECT result_kind, result, error_kind, error, result_crc FROM outcome WHERE seq = ?1",
     [SALVAGE_REPORT] = "SELECT r.progress, r.log, j.token_epoch, j.token_counter FROM report r"
                        " CROSS JOIN jobs j NOT INDEXED ON j.seq = r.seq WHERE r.seq = ?1",
+    [SALVAGE_STEPS] = "SELECT name, result, crc FROM steps WHERE seq = ?1",
     [SALVAGE_DEPENDENT] = "SELECT rule, open, total, done, dead, cancelled, removed"
                           " FROM dependents WHERE seq = ?1",
     [SALVAGE_WAITS] = "SELECT parent FROM dependencies WHERE seq = ?1 ORDER BY parent",
@@ -317,9 +318,13 @@ static int job_damaged(struct salvage *s, uint64_t seq, const char *what)
 
 int salvage_side_row(struct salvage *s, enum salvage_stmt which, uint64_t seq)
 {
-    sqlite3_stmt *st = s->stmts[which];
-    bind_number(st, 1, seq);
-    int step = sqlite3_step(st);
+    bind_number(s->stmts[which], 1, seq);
+    return salvage_row_next(s, which);
+}
+
+int salvage_row_next(struct salvage *s, enum salvage_stmt which)
+{
+    int step = sqlite3_step(s->stmts[which]);
     if (step == SQLITE_ROW)
         return 0;
     if (step == SQLITE_DONE)
@@ -481,6 +486,19 @@ static int depends_take(struct salvage *s, struct job_view *v)
     return rc;
 }
 
+/* A job without a result of its steps would repeat the step, so an import refuses it. */
+static int steps_take(struct salvage *s, const struct salvage_job *over, struct job_view *v)
+{
+    bool lost;
+    int rc = salvage_steps_take(s, over, v, &lost);
+    if (rc == 0 && lost && s->report->jobs_partial++ < JOBS_TOLD)
+        salvage_problem(s,
+                        "job %" PRIu64 ": results of its steps cannot be read; the job is exported "
+                        "without them",
+                        v->job.seq);
+    return rc;
+}
+
 static int job_take(struct salvage *s, const struct salvage_job *over, struct job_view *v)
 {
     int rc = payload_take(s, over, v);
@@ -489,10 +507,12 @@ static int job_take(struct salvage *s, const struct salvage_job *over, struct jo
     if (rc == 0)
         rc = outcome_take(s, over, v);
     if (rc == 0)
+        rc = steps_take(s, over, v);
+    if (rc == 0)
         rc = depends_take(s, v);
     if (rc == 0)
         rc = s->sink->job(s->sink->ctx, v);
-    for (int i = SALVAGE_PAYLOAD; i <= SALVAGE_REPORT; i++)
+    for (int i = SALVAGE_PAYLOAD; i <= SALVAGE_STEPS; i++)
         sqlite3_reset(s->stmts[i]);
     return rc;
 }

@@ -6,6 +6,7 @@
  *   salvage_schedules.c  schedules
  *   salvage_alerts.c   alert rules
  *   salvage_reports.c  progress and log of a job
+ *   salvage_steps.c    the steps of a job
  *   salvage_dependencies.c  what a job depends on
  *   salvage_journal.c  what the journal has and the database lacks */
 #pragma once
@@ -40,6 +41,7 @@ struct salvage_job {
     bool claimed;           /* and this is the token of the last claim */
     struct job_token token;
     struct span progress, log; /* reported there; empty = nothing */
+    struct span steps;         /* stored there: a list */
 };
 
 enum salvage_stmt {
@@ -50,6 +52,7 @@ enum salvage_stmt {
     SALVAGE_EXTRA,
     SALVAGE_OUTCOME,
     SALVAGE_REPORT,
+    SALVAGE_STEPS,
     SALVAGE_DEPENDENT,
     SALVAGE_WAITS,
     SALVAGE_ENDED,
@@ -112,6 +115,8 @@ MUST_CHECK int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret
 /* The row of the job in a side table, until the statement is reset. 0, -ERR_NOT_FOUND,
  * -ERR_CORRUPT, or trouble of another kind. */
 MUST_CHECK int salvage_side_row(struct salvage *s, enum salvage_stmt which, uint64_t seq);
+/* The next row of the same job, likewise. */
+MUST_CHECK int salvage_row_next(struct salvage *s, enum salvage_stmt which);
 
 /* ---- salvage_reports.c ---- */
 
@@ -121,6 +126,15 @@ MUST_CHECK int salvage_report_record(struct salvage *s, struct salvage_job *j,
 /* Fills in the reports about the job; lost: they cannot be read. */
 MUST_CHECK int salvage_report_take(struct salvage *s, const struct salvage_job *over,
                                    struct job_view *v, bool *ret_lost);
+
+/* ---- salvage_steps.c ---- */
+
+/* A record of the journal with steps. */
+MUST_CHECK int salvage_steps_record(struct salvage *s, struct salvage_job *j,
+                                    const struct record *r);
+/* Fills in the steps of the job; lost: some cannot be read. */
+MUST_CHECK int salvage_steps_take(struct salvage *s, const struct salvage_job *over,
+                                  struct job_view *v, bool *ret_lost);
 
 /* ---- salvage_dependencies.c ---- */
 

@@ -151,6 +151,8 @@ static int take_change(struct salvage *s, struct salvage_job *j, const struct re
     case REC_JOB_PROGRESS:
     case REC_JOB_LOGGED:
         return salvage_report_record(s, j, r);
+    case REC_JOB_STEPS:
+        return salvage_steps_record(s, j, r);
     case REC_JOB_EXTENDED:
         return apply_extended(&j->job, &r->job_extended);
     case REC_JOB_CANCEL_REQUESTED:
