@@ -19,7 +19,7 @@ pythons() { # each version once
 
 case $1 in
   lint)
-    mypy --cache-dir "$cache/mypy" --strict holdfast build_backend.py ../../tests/clients/python/typed.py
+    mypy --cache-dir ../../build/mypy --strict holdfast build_backend.py ../../tests/clients/python/typed.py
     python3 - <<'END'
 import ast, pathlib
 for folder in (".", "../../tests/clients/python"):

@@ -33,7 +33,7 @@ class Package(unittest.TestCase):
     @classmethod
     def run_program(cls, *words, program=sys.executable):
         env = {**os.environ, "PYTHONPATH": getattr(cls, "site", ""), "HOLDFAST_SERVER": cls.server.url, "HOLDFAST_BINARY": BINARY,
-               "PATH": f"{cls.home}:{os.environ['PATH']}", "PYTHONWARNINGS": "error::ResourceWarning"}
+               "PATH": f"{cls.home}:{os.environ['PATH']}", "PYTHONWARNINGS": "error::ResourceWarning", "MYPY_CACHE_DIR": os.path.join(ROOT, "build/mypy")}
         done = subprocess.run([program, *words], cwd=cls.home, env=env, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
