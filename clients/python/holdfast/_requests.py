@@ -59,6 +59,10 @@ def job_path(id_: Union[str, int], action: str = "") -> str:
     return f"/v1/jobs/{_encode(id_)}" + (f"/{action}" if action else "")
 
 
+def step_path(id_: Union[str, int], name: str) -> str:
+    return job_path(id_, f"steps/{_encode(name)}")
+
+
 def heartbeat_path(worker: str) -> str:
     return f"/v1/workers/{_encode(worker)}/heartbeat"
 

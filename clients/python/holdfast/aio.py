@@ -298,6 +298,15 @@ class AsyncClient:
         """Adds lines to the log of the job. A repetition after an unknown outcome may add them twice."""
         return await self._lease_call("log", lease, {"lines": list(lines)})
 
+    async def store_step(self, lease: LeaseLike, name: str, result: Any) -> LeaseReply:
+        """Stores the result of a step: the claims of later attempts contain it in ``steps``."""
+        return await self._store_step(lease, name, result, Call())
+
+    async def _store_step(self, lease: LeaseLike, name: str, result: Any, call: Call) -> LeaseReply:
+        body = _json.dumps({"token": lease.token, "result": result})
+        path = _requests.step_path(lease.id, name)
+        return LeaseReply((await self._request("POST", path, call._replace(body=body, repeatable=True))).json)
+
     async def _lease_call(self, action: str, lease: LeaseLike, members: Dict[str, Any]) -> LeaseReply:
         body = _json.dumps({"token": lease.token, **_requests.sent(members)})
         reply = await self._request("POST", _requests.job_path(lease.id, action), Call(body=body, repeatable=True))

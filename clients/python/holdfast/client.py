@@ -66,6 +66,7 @@ class Client:
     extend = _blocking(AsyncClient.extend)
     progress = _blocking(AsyncClient.progress)
     log = _blocking(AsyncClient.log)
+    store_step = _blocking(AsyncClient.store_step)
     request = _blocking(AsyncClient.request)
 
     @property

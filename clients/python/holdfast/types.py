@@ -131,7 +131,7 @@ class Enqueued(View):
 
 
 class LeaseReply(View):
-    """The reply to ack, fail, release, extend, progress and log."""
+    """The reply to ack, fail, release, extend, progress, log and store_step."""
 
     __slots__ = ()
     id: str
@@ -194,6 +194,8 @@ class Job(View, Generic[P]):
     correlation_id: Optional[str]
     priority_label: Optional[str]
     timeout_ms: Optional[int]
+    steps: Optional[Dict[str, Any]]
+    """The results of steps that earlier attempts completed."""
     payload: P
 
     def __init__(self, raw: Dict[str, Any], payload: P, texts: Optional[Texts] = None, index: int = 0) -> None:

@@ -28,8 +28,8 @@ def write(message):
         sys.stdout.flush()
 
 
-def event(name, **members):
-    write({"event": name, "at": time.time() * 1000, **members})
+def event(kind, **members):
+    write({"event": kind, "at": time.time() * 1000, **members})
 
 
 def why(reason):
@@ -137,7 +137,7 @@ HOLDS = {"hold": (False, False), "ignore_stop": (True, False), "wait": (False, T
 
 
 def steps(job, ctx):
-    """Yields the arguments of a hold; the value of StopIteration is the result."""
+    """Yields (ignore_stop, ms) of a hold or [name, value] of a step; the value of StopIteration is the result."""
     event("started", job=job.id, attempt=job.attempt, payload_raw=job.payload_text)
     ctx.on_stop(lambda: event("stopped", job=job.id, why=why(ctx.stop_reason)))
     if not isinstance(job.payload, list):
@@ -155,29 +155,48 @@ def steps(job, ctx):
         elif name in HOLDS:
             ignore_stop, timed = HOLDS[name]
             yield ignore_stop, words[0] if timed else None
+        elif name == "step":
+            result = yield words
         else:
             ACTIONS[name](job, ctx, *words)
     return result
 
 
+def ran(job, name, value):
+    event("step_ran", job=job.id, name=name)
+    return value
+
+
 async def handle_async(job, ctx):
-    actions = steps(job, ctx)
+    actions, value = steps(job, ctx), None
     while True:
         try:
-            held = next(actions)
+            step = actions.send(value)
         except StopIteration as end:
             return end.value
-        await hold_async(job, ctx, *held)
+        value = None
+        if isinstance(step, tuple):
+            await hold_async(job, ctx, *step)
+        else:
+
+            async def run():
+                return ran(job, *step)
+
+            value = await ctx.step_async(step[0], run)
 
 
 def handle_thread(job, ctx):
-    actions = steps(job, ctx)
+    actions, value = steps(job, ctx), None
     while True:
         try:
-            held = next(actions)
+            step = actions.send(value)
         except StopIteration as end:
             return end.value
-        hold_thread(job, ctx, *held)
+        value = None
+        if isinstance(step, tuple):
+            hold_thread(job, ctx, *step)
+        else:
+            value = ctx.step(step[0], lambda: ran(job, *step))
 
 
 def view(job):
@@ -228,6 +247,9 @@ class Adapter:
 
     async def report(self, word, id, token, **members):
         return (await getattr(self.client, word)(Lease(id, token), **members)).raw
+
+    async def step(self, id, token, name, result=None):
+        return (await self.client.store_step(Lease(id, token), name, result)).raw
 
     async def worker(self, worker, queue=None, queues=None, options=None):
         made = Worker(self.client, hooks=AdapterHooks(), **(options or {}))

@@ -162,6 +162,38 @@ class Workers(unittest.TestCase):
                 self.state(job, "cancelled")
         self.assertEqual(reasons, ["JobCancelledError"])
 
+    def test_a_step_does_not_wait_for_a_server_that_is_away_when_the_work_must_stop(self):
+        ended = []
+
+        def in_thread(job, ctx):
+            try:
+                ctx.step("a", lambda: server.kill())
+            except holdfast.HoldfastError as error:
+                ended.append(type(error).__name__)
+                raise
+
+        async def in_task(job, ctx):
+            async def kill():
+                server.kill()
+
+            try:
+                await ctx.step_async("a", kill)
+            except (asyncio.CancelledError, holdfast.HoldfastError):
+                ended.append(type(ctx.stop_reason).__name__)
+                raise
+
+        for handler in (in_thread, in_task):
+            server = Server()
+            self.addCleanup(server.stop)
+            with Client(server.url) as client:
+                worker = Worker(client, lease_ms=1000, hooks=self.hooks)
+                worker.add("q", handler)
+                client.enqueue("q", 1)
+                worker.start()
+                until("the handler has ended", lambda: ended)
+                worker.stop(timeout_ms=0)
+            self.assertEqual(ended.pop(), "LeaseLostError")
+
     # ---- the stop ----
 
     def test_a_thread_that_ignores_the_stop_does_not_keep_the_worker(self):

@@ -36,6 +36,8 @@ worker = Worker("http://127.0.0.1:8000", concurrency=5)
 @worker.job("mail", payload=Mail)
 def send(job: Job[Mail], ctx: Context) -> str:
     ctx.progress(50)
+    paid: int = ctx.step("pay", lambda: 5)
+    print(paid)
     return job.payload.to
 
 

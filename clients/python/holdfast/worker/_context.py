@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Awaitable, Callable, Dict, Iterable, List, Optional, Protocol, Sequence
+from typing import Any, Awaitable, Callable, Dict, Iterable, List, Optional, Protocol, Sequence, TypeVar, cast
 
 from .._lock import ModuleLock
+from .._time import Abort
+from .._transport import Call
 from ..aio import AsyncClient
-from ..errors import HoldfastError, JobCancelledError, LeaseLostError
+from ..errors import AbortedError, HoldfastError, JobCancelledError, LeaseLostError
 from ..types import Job, LeaseReply, NewJob, SetKey
 from ._held import Held
 
+T = TypeVar("T")
 LINES_MAX = 1000
 
 _lock = ModuleLock()
@@ -27,7 +30,7 @@ class LeaseNews(Protocol):
 
 
 class Context:
-    """Every method may be called from any thread, and none waits for the server."""
+    """Every method may be called from any thread, and only steps wait for the server."""
 
     __slots__ = ("worker", "_held", "_client", "_loop", "_news", "_enqueues", "_sets", "_deletes", "_lines", "_progress",
                  "_extend", "_sending", "_task")
@@ -90,6 +93,57 @@ class Context:
         not end: closing a connection, killing a process.
         """
         self._held.on_stop(listener)
+
+    # ---- steps ----
+
+    def step(self, name: str, run: Callable[[], T]) -> T:
+        """
+        For handlers in threads: a step whose result is kept. When the job is attempted again, a step that was completed returns the
+        stored result, as JSON, and ``run`` is not called. A step can run twice if its result could not be stored.
+        """
+        stored = self._stored_steps()
+        if name in stored:
+            return cast(T, stored[name])
+        self.raise_if_stopped()
+        result = run()
+        store = self._store_step(name, result)
+        try:
+            future = asyncio.run_coroutine_threadsafe(store, self._loop)
+        except RuntimeError:
+            store.close()
+            raise AbortedError("the worker has ended") from None
+        future.result()
+        return result
+
+    async def step_async(self, name: str, run: Callable[[], Awaitable[T]]) -> T:
+        """The same for asynchronous handlers."""
+        stored = self._stored_steps()
+        if name in stored:
+            return cast(T, stored[name])
+        self.raise_if_stopped()
+        result = await run()
+        await self._store_step(name, result)
+        return result
+
+    def _stored_steps(self) -> Dict[str, Any]:
+        steps: Dict[str, Any] = self._held.job.raw.setdefault("steps", {})
+        return steps
+
+    async def _store_step(self, name: str, result: Any) -> None:
+        # A step must not wait for a server that is away when the work must stop.
+        abort = Abort()
+        self._held.on_stop(abort.abort)
+        try:
+            reply = await self._client._store_step(self._held.job, name, result, Call(abort=abort))
+        except (LeaseLostError, JobCancelledError) as error:
+            self._news.lease_lost(self._held, error)
+            raise
+        except AbortedError:
+            self.raise_if_stopped()
+            raise
+        self._stored_steps()[name] = result
+        if reply.cancel:
+            self._news.cancel_requested(self._held)
 
     # ---- what is sent ----
 
