@@ -477,6 +477,24 @@ test('HF-28: what a blocked job waits for is transferred, through every store an
   });
 });
 
+test('HF-28: limits at the claim are transferred, through every store and back, and hold there', async () => {
+  const source = fresh(), back = fresh();
+  const limits = { max_running: 50, max_running_per_group: 2, claim_rate: { count: 100, window_ms: 60_000, per: 'group' }, fair: 'group', ageing_ms: 60_000 };
+  await serving({ data: source }, async (api) => {
+    await ok(api.put('/v1/queues/limited', limits), 201);
+    for (const group of ['a', 'a', 'a', 'b', 'b', 'b']) await put(api, 'limited', { payload: 1, group });
+  });
+  const way = [`sqlite:${source}`, postgres('limited'), `${process.env.HF_REDIS}?prefix=${encodeURIComponent('{limited}:')}`, `sqlite:${back}`];
+  for (let i = 1; i < way.length; i++) ended(await migrate(way[i - 1], way[i]), DONE);
+  for (const options of [{ backend: way[1] }, { backend: way[2] }, { data: back }]) await serving(options, async (api) => {
+    const { policy } = await ok(api.get('/v1/queues/limited'));
+    assert.deepEqual(Object.fromEntries(Object.keys(limits).map((name) => [name, policy[name]])), limits);
+    const { jobs } = await ok(api.post('/v1/queues/limited/claim', { count: 10 }));
+    assert.deepEqual(jobs.map((job) => job.group), ['a', 'b', 'a', 'b']);
+    assert.equal((await ok(api.get('/v1/queues/limited'))).limited.group_limit, 2);
+  });
+});
+
 test('HF-28: a migration that is killed while dependencies are added continues', async () => {
   const source = fresh(), target = fresh();
   let child;
