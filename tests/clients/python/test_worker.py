@@ -11,10 +11,11 @@ import textwrap
 import threading
 import time
 import unittest
+from unittest import mock
 
 import holdfast
 from holdfast import Client, Hooks, NewJob, Worker
-from peers import ROOT, Server, until
+from peers import ROOT, Peer, Server, reply, until
 
 
 class Recording(Hooks):
@@ -228,6 +229,43 @@ class Workers(unittest.TestCase):
         worker.stop(timeout_ms=0)
         self.assertEqual(self.client.get(job.id).state, "ready")
         self.assertIn("ignored", self.hooks.names())
+
+    def test_a_handler_that_ignores_a_cancel_is_reported(self):
+        released = threading.Event()
+        self.addCleanup(released.set)
+        job = self.client.enqueue(self.queue, 1)
+        with mock.patch("holdfast.worker._engine.IGNORED_S", 0.1), self.worker(lambda job, ctx: released.wait()):
+            self.state(job, "running")
+            self.client.cancel(job.id)
+            until("it is reported twice", lambda: self.hooks.names().count("ignored") == 2)
+            released.set()
+            self.state(job, "done")
+
+    def test_forked_processes_start_the_worker_of_their_parent(self):
+        names = []
+        worker = self.worker(lambda job, ctx: ctx.worker)
+        for _ in range(2):
+            job = self.client.enqueue(self.queue, 1)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    worker.run(drain=True)
+                finally:
+                    os._exit(0)
+            os.waitpid(pid, 0)
+            names.append(self.client.get(job.id).result)
+        self.assertEqual(len({worker.name, *names}), 3, names)
+
+    def test_a_worker_whose_claims_do_not_wait_pauses_between_them(self):
+        peer = Peer(*[reply(200, '{"jobs":[],"cancel_tokens":[],"lost_tokens":[]}')] * 100)
+        self.addCleanup(peer.close)
+        with mock.patch("holdfast.worker._engine.EMPTY_MS", 3_600_000):
+            worker = Worker(peer.url, wait_ms=0)
+            worker.add("q", lambda job, ctx: None)
+            with worker:
+                until("it has claimed and sent a heartbeat", lambda: len(peer.requests) >= 2)
+        claims = [head for head, _ in peer.requests if "/claim " in head]
+        self.assertEqual(len(claims), 1)
 
     def test_a_stop_from_inside(self):
         errors = []

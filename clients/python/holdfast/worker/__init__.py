@@ -72,12 +72,12 @@ class Worker:
         client = server if isinstance(server, (Client, AsyncClient)) else AsyncClient(server)
         self._settings = Settings(client.options, concurrency, prefetch, lease_ms, wait_ms, hooks or Hooks())
         self._settings.check()
-        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:60]
-        self.name = name or f"{host}-{secrets.token_hex(6)}"
+        self._given_name = name
+        self.name = name or _new_name()
         self._engine: Optional[Engine] = None
         self._thread: Optional[LoopThread] = None
         self._ended = threading.Event()
-        self._pid = 0
+        self._pid = os.getpid()
 
     def configure(self, *, url: Optional[str] = None, token: Token = None, concurrency: Optional[int] = None,
                   prefetch: Optional[int] = None, name: Optional[str] = None) -> None:
@@ -87,6 +87,7 @@ class Worker:
         self._settings.concurrency = self._settings.concurrency if concurrency is None else concurrency
         self._settings.prefetch = self._settings.prefetch if prefetch is None else prefetch
         self._settings.check()
+        self._given_name = name or self._given_name
         self.name = name or self.name
 
     # ---- handlers ----
@@ -148,7 +149,7 @@ class Worker:
                 await asyncio.shield(engine.ended)
             except asyncio.CancelledError:
                 engine.request_stop(0, False)
-                await engine.ended
+                await asyncio.shield(engine.ended)
                 raise
 
     def start(self) -> Worker:
@@ -224,6 +225,8 @@ class Worker:
             raise RuntimeError("the worker is running")
         if not self._settings.handlers:
             raise RuntimeError("the worker has no handler; add one with the decorator job()")
+        if self._pid != os.getpid():
+            self.name = self._given_name or _new_name()  # several processes may have been forked from one that had the worker
         self._pid = os.getpid()
         self._ended = ended = threading.Event()
         self._engine = engine = Engine(self._settings, self.name)
@@ -232,6 +235,11 @@ class Worker:
 
     async def _begin_async(self) -> None:
         self._begin()
+
+
+def _new_name() -> str:
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:60]
+    return f"{host}-{secrets.token_hex(6)}"
 
 
 @contextlib.contextmanager

@@ -38,6 +38,8 @@ REPORT_MS = 3_600_000
 """Reports are repeated until the server replies; it keeps replies to reports for at least this time."""
 ABANDON_MS = 1000
 """How long a stop at once waits for handlers and releases."""
+EMPTY_MS = 100
+"""The time between claims that return no job at once, because of `wait_ms` or of what is between worker and server."""
 IGNORED_S = 10
 """A handler that continues for this long after it was told to stop is reported, and again after twice the time."""
 
@@ -169,9 +171,13 @@ class Engine:
             if free < self._least_free():
                 await self._change()
                 continue
+            begin = now_ms()
             try:
-                self._take(await self._claim(free, self._settings.wait_ms, self._claiming))
+                jobs = await self._claim(free, self._settings.wait_ms, self._claiming)
+                self._take(jobs)
                 failures = 0
+                if not jobs:
+                    await pause(begin + EMPTY_MS - now_ms(), self._claiming)
             except AbortedError:
                 continue
             except Exception as error:
