@@ -252,9 +252,11 @@ onStores('why (HF-5)', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) =
     }
     assert.deepEqual(seen, expected);
     const { stdout } = await run(['queues', '--server', use.server.url]);
-    const [, ...row] = stdout.split('\n').find((line) => line.startsWith(`${queue} `)).trim().split(/\s+/);
+    const line = stdout.split('\n').find((one) => one.startsWith(`${queue} `));
+    const [, ...row] = line.trim().split(/\s+/);
     assert.deepEqual(row.slice(0, 4).map(Number), [ready, counts.not_due, counts.depends_on, view.counts.running]);
-    assert.equal(row.includes('paused'), view.paused);
+    assert.equal(/ paused(,|$)/.test(line.trimEnd()), view.paused);
+    for (const [limit, count] of Object.entries(view.limited ?? {})) assert.equal(line.includes(`${limit}: ${count}`), count > 0, line);
   }
 
   test('how many jobs of a queue wait, by reason: metric, view, table and each job agree', async () => {
