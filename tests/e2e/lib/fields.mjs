@@ -59,6 +59,7 @@ export const fail = { token, error: cut, error_type: cut, stack: cut, error_kind
 export const extend = { token, lease_ms: lease };
 export const progress = { token, percent, message: text(1024, { nullable: true }), data: json(4096), lease_ms: lease };
 export const log = { token, lines };
+export const step = { token, result: raw };
 const nullable = { nullable: true };
 export const heartbeat = {
   host: text(200, nullable), pid: int(0, 4294967295, nullable), version: text(64, nullable), done: int(0, int64.max), failed: int(0, int64.max), leases,

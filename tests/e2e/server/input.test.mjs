@@ -104,6 +104,7 @@ const bodies = [
   ...['ack', 'fail', 'extend', 'release'].map((word) => ({ route: `POST /v1/jobs/{id}/${word}`, fields: f[word], fresh: withLease, base: withToken })),
   { route: 'POST /v1/jobs/{id}/progress', fields: f.progress, fresh: withLease, base: (held) => ({ ...withToken(held), percent: '1', message: '"m"' }) },
   { route: 'POST /v1/jobs/{id}/log', fields: f.log, fresh: withLease, base: (held) => ({ ...withToken(held), lines: '["a"]' }) },
+  { route: 'POST /v1/jobs/{id}/steps/{name}', fields: f.step, fresh: async () => ({ ...(await withLease()), name: 'step' }), base: (held) => ({ ...withToken(held), result: '{"n":1}' }) },
   // A lease that the worker does not have is reported at once, whatever wait_ms says.
   { route: 'POST /v1/workers/{name}/heartbeat', fields: f.heartbeat, fresh: workerOf, base: () => ({ leases: `[${f.lostLease}]` }) },
   { route: 'PATCH /v1/jobs/{id}', fields: f.patch, fresh: withJob, base: () => ({ priority: '1' }) },
@@ -197,7 +198,7 @@ describe('input', () => {
   test('a missing member is named', () =>
     leavesNothing(async () => {
       const missing = { 'POST /v1/claim': 'queues', 'POST /v1/test/clock': 'advance_ms' };
-      for (const word of ['ack', 'fail', 'extend', 'release', 'progress', 'log']) missing[`POST /v1/jobs/{id}/${word}`] = 'token';
+      for (const word of ['ack', 'fail', 'extend', 'release', 'progress', 'log', 'steps/{name}']) missing[`POST /v1/jobs/{id}/${word}`] = 'token';
       for (const word of ['ack', 'fail', 'extend', 'release']) missing[`POST /v1/${word}`] = 'jobs';
       const cases = Object.entries(missing).map(([route, field]) => ({ title: route, route, field }));
       await all(cases, async ({ route, field }) => refusalFault(await post(route, '{}'), 'missing_field', field));
