@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that become one request. Everything that is added in one tick is sent together, at its end. While a request is on
 // its way, further items wait for the next one: batches grow with the load, and the order of the calls is kept.
-import { type HoldfastError, AbortedError, type Problem } from './errors.js';
+import { type HoldfastError, AbortedError, type Problem, ProblemError } from './errors.js';
 import { itemVerdict } from './transport.js';
 import { backoffMs, endOfTick, monotonicMs, pause, type Stoppable } from './time.js';
 
@@ -32,6 +32,9 @@ export interface BatcherOptions {
   signal: Stoppable;
 }
 
+/** Whether a request may have been refused as a whole because of one item, which must not affect the others. */
+const isAboutAnItem = (error: unknown) => error instanceof ProblemError && [400, 413, 422].includes(error.status);
+
 export class Batcher {
   readonly #options: BatcherOptions;
   #waiting: Waiting[] = [];
@@ -59,16 +62,25 @@ export class Batcher {
 
   async #run(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const items = this.#next();
-      const call = { repeatable: items.every(({ repeatable }) => repeatable), retryForMs: Math.max(...items.map(({ retryForMs }) => retryForMs)) };
-      try {
-        const wait = this.#take(items, await this.#options.send(items, call));
-        if (wait > 0) await pause(wait, this.#options.signal);
-      } catch (error) {
-        for (const item of items) item.reject(error);
-      }
+      const wait = await this.#exchange(this.#next());
+      if (wait > 0) await pause(wait, this.#options.signal);
     }
     this.#active = false;
+  }
+
+  /** Sends the items; returns the time to wait before some are sent again. */
+  async #exchange(items: Waiting[]): Promise<number> {
+    const call = { repeatable: items.every(({ repeatable }) => repeatable), retryForMs: Math.max(...items.map(({ retryForMs }) => retryForMs)) };
+    try {
+      return this.#take(items, await this.#options.send(items, call));
+    } catch (error) {
+      if (items.length > 1 && isAboutAnItem(error)) {
+        const half = items.length >> 1;
+        return Math.max(await this.#exchange(items.slice(0, half)), await this.#exchange(items.slice(half)));
+      }
+      for (const item of items) item.reject(error);
+      return 0;
+    }
   }
 
   /** As many of the first items as fit into one request. */
