@@ -8,7 +8,8 @@
 source "$(dirname "$0")/tap.bash"
 export HF_BIN="$PWD/build/release/holdfast"
 
-tap_jobs=$(($(nproc) * 3 / 2))
+# These programs wait for leases and delays most of the time.
+tap_jobs=$(($(nproc) * 3))
 conform=tests/clients/conformance/run.mjs
 js=tests/clients/js
 py=tests/clients/python
