@@ -51,7 +51,8 @@
 #define HOLD_MS 15000                        /* ready jobs are held for at most this long, … */
 #define UNIT_TRIES_MAX 8
 #define ALONE_TRIES_MAX                                                                            \
-    200 /* of a unit which requires that no other node stores anything meanwhile … */
+    200 /* of a unit which requires that no other node stores anything meanwhile, or that starts   \
+           jobs of a queue with limits … */
 #define QUIET_TRIES 3 /* … after this many it asks the other nodes to wait … */
 #define QUIET_MS 1000 /* … for at most this long, */
 #define QUIET_SCOPE_MS                                                                             \

@@ -240,7 +240,7 @@ bool rd_item_told_to_wait(struct item *it, const redisReply *r)
 void rd_item_again(struct item *it)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
-    unsigned most = it->unit.alone ? ALONE_TRIES_MAX : UNIT_TRIES_MAX;
+    unsigned most = it->unit.alone || it->limited ? ALONE_TRIES_MAX : UNIT_TRIES_MAX;
     step_back(it);
     if (++it->tries >= most)
         rd_item_give_up(it, OUT_UNAVAILABLE, "other nodes changed the same data at every attempt");

@@ -5,10 +5,10 @@
 local function place_due(l, now_us)
   local due = call('ZRANGEBYSCORE', l.key .. 'w', '-inf', text(now_us), 'LIMIT', 0, ${slice})
   call('DEL', P .. 'nothing') -- a first write that needs no memory (common.lua)
-  for _, group in ipairs(due) do
-    call('ZREM', l.key .. 'w', group)
-    place(l, group, nil, 0)
-  end
+  local now = {}
+  for k = 1, #due do now[k] = 0 end
+  write('ZREM', l.q .. 'w', due)
+  place(l, due, {}, now)
   return #due == ${slice}
 end
 
@@ -16,20 +16,20 @@ end
 -- free slot, because the limit is lower now, goes where it belongs.
 local function first_groups(l, want, with_bodies)
   local places = {}
-  for _ = 1, 64 do
-    local closed = 0
+  for _ = 1, math.max(1, math.floor(256 / want)) do
+    local closed = {}
     places = call('ZRANGE', l.key .. 'p', 0, want - 1)
     for k, member in ipairs(places) do
       local group = sub(member, ${place_bytes} + 1)
       local running = l.most > 0 and count_of(l.key .. 's', group) or 0
       if l.most > 0 and running >= l.most then
-        call('DEL', P .. 'nothing')
-        place(l, group)
-        closed = closed + 1
+        closed[#closed + 1] = group
       end
       places[k] = { group, running, ${place.round.bytes(member)} }
     end
-    if closed == 0 then break end
+    if #closed == 0 then break end
+    call('DEL', P .. 'nothing')
+    place(l, closed, {}, {})
   end
   local each = #places > 0 and math.max(1, min(want, math.floor(4 * want / #places)))
   local groups, seqs = {}, {}

@@ -130,7 +130,7 @@ local function must_wait(me, ms)
   if ms > 0 then
     call('DEL', P .. 'nothing') -- a first write that needs no memory; see above
     call('HSET', P .. 'meta', 'stop', me .. ' ' .. text(now + ms) .. ' ' .. text(ms))
-  else
+  elseif who ~= me or tonumber(till) <= now then -- another unit of this node may need its own pause
     call('HDEL', P .. 'meta', 'stop')
   end
   return false

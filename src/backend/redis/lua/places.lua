@@ -12,7 +12,7 @@ local function limits_of(n)
   if l == nil then
     local q = P .. 'q:' .. n .. ':'
     local got = call('HMGET', q .. 'l', 'order', 'slots', 'most', 'tokens', 'fair', 'use')
-    l = got[1] and { key = q, ordered = got[1] ~= '', slots = got[2] == '1', most = tonumber(got[3]), tokens = got[4] == '1',
+    l = got[1] and { key = q, q = 'q:' .. n .. ':', ordered = got[1] ~= '', slots = got[2] == '1', most = tonumber(got[3]), tokens = got[4] == '1',
       fair = got[5] == '1', use = got[6] or no_use } or false
     limited[n] = l
   end
@@ -35,16 +35,6 @@ local function first_of(l, group, most)
   return call('ZRANGEBYLEX', l.key .. 'r', '[' .. begin, '(' .. begin .. after, 'LIMIT', 0, most)
 end
 
--- The state of a group: it is open (o: in the set p), busy (b: in f) or waits for a token (w: in w).
-local function leave(l, group, packed)
-  local state = sub(packed, -1)
-  if state == 'o' then
-    call('ZREM', l.key .. 'p', sub(packed, 1, ${place_bytes}) .. group)
-  else
-    call('ZREM', l.key .. (state == 'b' and 'f' or 'w'), group)
-  end
-end
-
 -- The round of a group: this one, or as before; a group that gets its first ready job joins the next one.
 local function round_of(l, given, packed)
   if not l.fair then return sub(no_use, 1, 8) end
@@ -54,33 +44,50 @@ local function round_of(l, given, packed)
   return struct.pack('>I8', ${use.round(l.use)} + 1)
 end
 
--- Finds out the place of a group from its jobs. round: as bytes; wait: until when it waits for a token, in µs, 0 = it
--- does not; nil = as before.
-local function place(l, group, round, wait)
-  local packed = call('HGET', l.key .. 'k', group)
-  local first = first_of(l, group, 1)[1]
-  if not first then
-    if packed then
-      leave(l, group, packed)
-      call('HDEL', l.key .. 'k', group)
+local function write(command, key, list)
+  if #list > 0 then many(command, key, list, 1, #list) end
+end
+
+-- Finds out the places of groups from their jobs. rounds: as bytes; waits: until when they wait for a token, in µs, 0 = they
+-- do not; false = as before. The state of a group: it is open (o: in the set p), busy (b: in f) or waits for a token
+-- (w: in w).
+local function place(l, groups, rounds, waits)
+  local old, sets = mget(l.q .. 'k', groups), { o = 'p', b = 'f', w = 'w' }
+  local gone, places, from, to = {}, {}, { o = {}, b = {}, w = {} }, { o = {}, b = {}, w = {} }
+  for k = 1, #groups do
+    local group, packed, wait = groups[k], old[k], waits[k]
+    local first, was, state, new = first_of(l, group, 1)[1], packed and sub(packed, -1), nil, nil
+    if first then
+      state = 'o'
+      if wait and wait > 0 or not wait and was == 'w' then
+        state = 'w'
+      elseif l.most > 0 and count_of(l.key .. 's', group) >= l.most then
+        state = 'b'
+      end
+      first = sub(first, -${ready_bytes})
+      new = ${ready.order(first)} .. round_of(l, rounds[k], packed) .. ${ready.seq(first)} .. state
+      local list = to[state]
+      if state == 'b' or state == 'w' and wait or new ~= packed and state == 'o' then
+        list[#list + 1] = state == 'w' and text(wait) or 0
+        list[#list + 1] = state == 'o' and sub(new, 1, ${place_bytes}) .. group or group
+      end
+      if new ~= packed then
+        places[#places + 1] = group
+        places[#places + 1] = new
+      end
+    elseif packed then
+      gone[#gone + 1] = group
     end
-    return
+    if packed and (state ~= was or was == 'o' and new ~= packed) then
+      from[was][#from[was] + 1] = was == 'o' and sub(packed, 1, ${place_bytes}) .. group or group
+    end
   end
-  first = sub(first, -${ready_bytes})
-  local state = 'o'
-  if wait and wait > 0 or not wait and packed and sub(packed, -1) == 'w' then
-    state = 'w'
-  elseif l.most > 0 and count_of(l.key .. 's', group) >= l.most then
-    state = 'b'
+  for state, set in pairs(sets) do
+    write('ZREM', l.q .. set, from[state])
+    write('ZADD', l.q .. set, to[state])
   end
-  local new = ${ready.order(first)} .. round_of(l, round, packed) .. ${ready.seq(first)}
-  if new .. state ~= packed then
-    if packed and (state == 'o' or state ~= sub(packed, -1)) then leave(l, group, packed) end
-    call('HSET', l.key .. 'k', group, new .. state)
-    if state == 'o' then call('ZADD', l.key .. 'p', 0, new .. group) end
-  end
-  if state == 'b' then call('ZADD', l.key .. 'f', 0, group) end
-  if state == 'w' and wait then call('ZADD', l.key .. 'w', text(wait), group) end
+  write('HDEL', l.q .. 'k', gone)
+  write('HSET', l.q .. 'k', places)
 end
 
 -- Checks of a store, see guard. Slots that are in use: queue, whether those of a group, group, and how many there may
@@ -113,7 +120,12 @@ end
 -- Groups of which jobs have changed: whether the queue is fair, how many jobs of a group may run; group, round or '', until
 -- when it waits for a token or '' ...
 function special.PLACE(n, from, to)
-  local l = { key = P .. 'q:' .. n .. ':', fair = A[from] == '1', most = tonumber(A[from + 1]) }
-  for k = from + 2, to, 3 do place(l, A[k], A[k + 1] ~= '' and A[k + 1], tonumber(A[k + 2])) end
+  local l = { key = P .. 'q:' .. n .. ':', q = 'q:' .. n .. ':', fair = A[from] == '1', most = tonumber(A[from + 1]) }
+  local groups, rounds, waits = {}, {}, {}
+  for k = from + 2, to, 3 do
+    local i = #groups + 1
+    groups[i], rounds[i], waits[i] = A[k], A[k + 1] ~= '' and A[k + 1], tonumber(A[k + 2]) or false
+  end
+  place(l, groups, rounds, waits)
 end
 
