@@ -375,8 +375,31 @@ class Workers(unittest.TestCase):
             self.assertEqual(self.client.get(job.id).state, "ready", errors)
             self.client.cancel(job.id)
 
+    def test_calls_that_would_block_the_event_loop_are_refused(self):
+        async def handler(job, ctx):
+            for call in (lambda: ctx.step("a", lambda: 1), lambda: ctx.wait(0)):
+                with self.assertRaisesRegex(RuntimeError, "would block the event loop"):
+                    call()
+            return "refused"
+
+        job = self.client.enqueue(self.queue, 1)
+        self.worker(handler).run(drain=True)
+        self.assertEqual(self.client.get(job.id).result, "refused")
+
+    def test_many_long_log_lines(self):
+        def handler(job, ctx):
+            for n in range(3000):
+                ctx.log(f"{n} " + "x" * (2000 if n < 1000 else 0))
+
+        job = self.client.enqueue(self.queue, 1)
+        self.worker(handler).run(drain=True)
+        lines = self.client.request("GET", f"/v1/jobs/{job.id}/log")["lines"]
+        self.assertEqual((lines[-1]["text"], self.hooks.names()), ("2999 ", ["started", "done"]))
+
     def test_what_cannot_run_says_so(self):
         worker = Worker(self.client)
+        with self.assertRaisesRegex(TypeError, "takes the job and its context"):
+            worker.job(self.queue)(lambda job: None)
         for call in (worker.run, worker.start):
             with self.assertRaisesRegex(RuntimeError, "no handler"):
                 call()

@@ -111,11 +111,12 @@ class Worker:
         """Adds a handler without a decorator."""
         if self._running:
             raise RuntimeError("handlers are added before the worker is started")
+        tracing: Tracing = self._settings.options.tracing
+        handler = Handler(function, decode, tracing)
         kinds = self._settings.handlers.setdefault(queue, {})
         if kind in kinds:
             raise ValueError(f"the queue {queue} has a handler" + (f" for the kind {kind}" if kind else ""))
-        tracing: Tracing = self._settings.options.tracing
-        kinds[kind] = Handler(function, decode, tracing)
+        kinds[kind] = handler
 
     # ---- running ----
 

@@ -15,6 +15,7 @@ from ._held import Held
 
 T = TypeVar("T")
 LINES_MAX = 1000
+TEXT_MAX = 300_000
 
 _lock = ModuleLock()
 
@@ -81,11 +82,8 @@ class Context:
         For handlers in threads: sleeps, and ends early when the work must stop; returns whether it must. Asynchronous handlers use
         asyncio.sleep, which is cancelled.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._held.wait(seconds)
-        raise RuntimeError("wait() would block the event loop; use asyncio.sleep(), which is cancelled when the work must stop")
+        _check_thread("wait() would block the event loop; use asyncio.sleep(), which is cancelled when the work must stop")
+        return self._held.wait(seconds)
 
     def on_stop(self, listener: Callable[[], Any]) -> None:
         """
@@ -101,6 +99,7 @@ class Context:
         For handlers in threads: a step whose result is kept. When the job is attempted again, a step that was completed returns the
         stored result, as JSON, and ``run`` is not called. A step can run twice if its result could not be stored.
         """
+        _check_thread("step() would block the event loop; use step_async()")
         stored = self._stored_steps()
         if name in stored:
             return cast(T, stored[name])
@@ -198,7 +197,8 @@ class Context:
             with _lock:
                 progress, self._progress = self._progress, None
                 extend, self._extend = self._extend, None
-                lines, self._lines = self._lines[:LINES_MAX], self._lines[LINES_MAX:]
+                count = _lines_of_request(self._lines)
+                lines, self._lines = self._lines[:count], self._lines[count:]
                 if not progress and not extend and not lines:
                     self._sending = False
                     return
@@ -226,3 +226,18 @@ class Context:
     @property
     def hand_off(self) -> Dict[str, Any]:
         return {"enqueues": self._enqueues, "sets": self._sets, "deletes": self._deletes}
+
+
+def _check_thread(message: str) -> None:
+    if asyncio._get_running_loop():
+        raise RuntimeError(message)
+
+
+def _lines_of_request(lines: List[str]) -> int:
+    """How many of the first lines fit into one request, at least one."""
+    size = 0
+    for count, line in enumerate(lines[:LINES_MAX]):
+        size += len(line)
+        if count and size > TEXT_MAX:
+            return count
+    return min(len(lines), LINES_MAX)

@@ -2,6 +2,7 @@
 """What a worker reports to its program."""
 from __future__ import annotations
 
+import inspect
 import logging
 from typing import Any, Optional, Union
 
@@ -55,7 +56,10 @@ class Hooks:
 def call_hook(hooks: Hooks, name: str, *args: Any) -> None:
     """Calls a hook; what it raises goes to the hook ``error``, and what that raises to the log."""
     try:
-        getattr(hooks, name)(*args)
+        returned = getattr(hooks, name)(*args)
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise TypeError(f"the hook `{name}` is an async def; hooks are ordinary functions")
     except Exception as error:
         if name == "error":
             logger.exception("the hook `error` failed")

@@ -23,6 +23,12 @@ class Handler:
 
     def __init__(self, function: Callable[[Any, Context], Any], decode: Optional[Callable[[Any], Any]],
                  tracing: Tracing) -> None:
+        try:
+            inspect.signature(function).bind(None, None)
+        except ValueError:  # a function of C says nothing about its arguments
+            pass
+        except TypeError as error:
+            raise TypeError(f"a handler takes the job and its context: {error}") from None
         self._function = function
         self._decode = decode
         self._tracing = tracing
