@@ -29,11 +29,11 @@ int holds_link(struct engine *e, uint64_t item, uint64_t job)
     const struct live *l = jobs_by_seq(e, item, NULL);
     if (!l || !l->lease || lease_at(e, l->lease)->lease_ms != 0 || lease_at(e, l->lease)->nonce)
         return -ERR_CORRUPT;
-    int err = holds_reserve(e);
+    uint32_t head = map64_get(&e->holds, job);
+    int err = head ? 0 : holds_reserve(e);
     if (err)
         return err;
     struct lease *lease = lease_at(e, l->lease);
-    uint32_t head = map64_get(&e->holds, job);
     lease->held = true;
     lease->nonce = job;
     lease->nonce_prev = 0;
