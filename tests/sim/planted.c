@@ -38,6 +38,7 @@ static const struct planted {
     {DEFECT_TIMEOUT_EXTENDED, 0, 0, "an extend postpones the end of the attempt"},
     {DEFECT_CANCEL_FORGOTTEN, 0, 0, "a request to cancel a running job is not recorded"},
     {DEFECT_REPORT_FORGOTTEN, 0, 0, "progress and log lines are not recorded"},
+    {DEFECT_STEP_FORGOTTEN, 0, 0, "results of steps are not recorded"},
     {DEFECT_HANDOFF_SPLIT, 0, 0, "an ack takes effect although its hand-off is refused"},
     {0, 0, REC_KV_SET, "an ack is not in the frame of what it hands off"},
     {DEFECT_CHILD_EARLY, 0, 0, "a blocked job starts when one parent is left"},

@@ -82,6 +82,7 @@ static void check_taken(struct checker *c, const struct hist_job *j)
               (unsigned long long)k->seq);
     check_token(c, k, j->token);
     check_counts(c, k, &j->job);
+    check_steps(c, k, j);
     take_lease(c, k, j);
 }
 

@@ -108,6 +108,8 @@ static void check_progress(struct checker *c, const struct know *k, const struct
 void check_report(struct checker *c, const struct know *k, const struct hist_job *j)
 {
     const struct op_job *op = &c->e->op.job;
+    if (c->e->op.kind == OP_GET)
+        check_steps(c, k, j);
     if (c->e->op.kind != OP_GET || !op->want_attempts)
         return;
     check_progress(c, k, j);

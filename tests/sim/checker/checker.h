@@ -9,7 +9,7 @@
 
 enum check {
     CHECK_NONE,
-    CHECK_C1,  /* no confirmed enqueue, progress or log line is lost */
+    CHECK_C1,  /* no confirmed enqueue, progress, log line or step is lost */
     CHECK_C2,  /* nothing is invented, nothing happens twice, payloads are equal */
     CHECK_C3,  /* no lease after a confirmed ack (or cancel, remove, purge) */
     CHECK_C4,  /* never two live leases; a live lease is honoured */

@@ -137,6 +137,7 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
             .payload = v->has_body ? pool_span(&h->pool, v->payload) : (struct span){NULL, 0},
             .progress = pool_span(&h->pool, v->progress),
             .log = pool_span(&h->pool, v->log),
+            .steps = pool_span(&h->pool, v->steps),
         };
         if (v->has_body && e->apart) {
             e->jobs[i].attributes = pool_span(&h->pool, v->extra.attributes);
@@ -147,6 +148,7 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
         h->hash = trace_hash_number(h->hash, v->token.counter);
         h->hash = trace_hash(h->hash, e->jobs[i].payload.at, e->jobs[i].payload.len);
         h->hash = trace_hash(h->hash, e->jobs[i].log.at, e->jobs[i].log.len);
+        h->hash = trace_hash(h->hash, e->jobs[i].steps.at, e->jobs[i].steps.len);
     }
 }
 

@@ -40,6 +40,7 @@ struct hist_job {
     bool has_body;
     struct span group, payload, attributes, label;
     struct span progress, log; /* of a get that asked for them */
+    struct span steps;         /* likewise, or of a claim with bodies */
 };
 
 struct hist_kv {

@@ -164,5 +164,7 @@ void check_bulk(struct checker *c);
 void check_payload(struct checker *c, struct know *k, const struct hist_job *j);
 /* Progress and log of a view must be what was reported. */
 void check_report(struct checker *c, const struct know *k, const struct hist_job *j);
+/* The steps of a view or of a claim must be those that were stored. */
+void check_steps(struct checker *c, const struct know *k, const struct hist_job *j);
 /* The job of a view: known, or made by an enqueue without a reply; else C2. NULL after blame. */
 struct know *check_known(struct checker *c, const struct hist_job *j);

@@ -155,6 +155,48 @@ static void reported(struct scene *s, const char *message, const char *line)
     scene_answer(s, scene_ask(s, &op), (struct reply){.jobs = &v, .job_count = 1});
 }
 
+/* Job 1 stores a step under its first lease, and tries it again under the second one with the token
+ * of the first; then a view shows these steps. */
+static void stepped(struct scene *s, const char *list)
+{
+    struct op op = lease_op(OP_STEP, 1, 1);
+    struct reply ok = {.seq = 1, .state = STATE_RUNNING};
+    enqueue(s, 1, "a");
+    claim(s, 1, "a", 0);
+    op.lease.step = SPAN_LITERAL("pay");
+    op.lease.result = SPAN_LITERAL("1");
+    scene_answer(s, scene_ask(s, &op), ok);
+    lease_word(s, OP_RELEASE, 1, 1, OUT_OK, STATE_READY);
+    claim(s, 1, "a", 0);
+    op.lease.result = SPAN_LITERAL("2");
+    scene_answer(s, scene_ask(s, &op),
+                 (struct reply){.seq = 1, .state = STATE_RUNNING, .outcome = OUT_LEASE_LOST});
+    ack(s, 1, 2);
+    history_event(&s->h, HIST_DRAINED, 0, scene_now(s));
+    struct job_view v = {.queue = s->queue,
+                         .job = {.seq = 1, .state = STATE_DONE},
+                         .has_body = true,
+                         .payload = SPAN_LITERAL("a"),
+                         .steps = span_text(list)};
+    op = (struct op){.kind = OP_GET, .job = {.job.seq = 1, .want_body = true, .want_steps = true}};
+    scene_answer(s, scene_ask(s, &op), (struct reply){.jobs = &v, .job_count = 1});
+}
+
+static void step_good(struct scene *s)
+{
+    stepped(s, "\3pay\0011");
+}
+
+static void step_lost(struct scene *s)
+{
+    stepped(s, "");
+}
+
+static void step_late(struct scene *s)
+{
+    stepped(s, "\3pay\0012");
+}
+
 /* ---- the cases --------------------------------------------------------------------------- */
 
 static void plain(struct scene *s)
@@ -398,6 +440,9 @@ static const struct scene_case cases[] = {
     {"C1: a confirmed progress is lost", report_lost_progress, CHECK_C1},
     {"C1: a confirmed log line is lost", report_lost_line, CHECK_C1},
     {"C2: a progress that no one sent", report_bad_progress, CHECK_C2},
+    {"C1, C2: steps show as they were stored", step_good, CHECK_NONE},
+    {"C1: a confirmed step is lost", step_lost, CHECK_C1},
+    {"C2: a step of a lease that had ended", step_late, CHECK_C2},
     {"C2: a log line that no one sent", report_bad_line, CHECK_C2},
     {"C3: an ack without a reply may be lost", c3_good, CHECK_NONE},
     {"C3: a confirmed ack may not", c3_bad, CHECK_C3},

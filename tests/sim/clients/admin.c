@@ -22,6 +22,7 @@ static void fill_job(struct world *w, struct op *op)
     op->job.want_attempts = op->kind == OP_GET && chance(w, 30);
     op->job.want_wait = op->kind == OP_GET;
     op->job.want_log = op->job.want_attempts && chance(w, 50);
+    op->job.want_steps = op->kind == OP_GET && chance(w, 30);
     if (op->kind == OP_REQUEUE && chance(w, 30))
         op->job.delay_ms = between(w, 1, 1500);
 }

@@ -338,6 +338,17 @@ static void log_lines(struct world *w, const struct task *t)
     call_send(w, number);
 }
 
+/* No two requests store the same result. */
+static void step(struct world *w, const struct task *t)
+{
+    uint32_t number;
+    struct op_lease *op = &task_call(w, t, OP_STEP, &number)->op.lease;
+    op->step = pool_text(&w->pool, "s%u", (unsigned)between(w, 0, 2));
+    op->result = chance(w, 2) ? SPAN_LITERAL("refused") : pool_text(&w->pool, "[%u]", number);
+    op->result_kind = PAYLOAD_JSON;
+    call_send(w, number);
+}
+
 void client_task(struct world *w, uint32_t task)
 {
     if (w->draining)
@@ -348,6 +359,8 @@ void client_task(struct world *w, uint32_t task)
     bool again = t->steps++ > 0 && t->steps > 4;
     if (has(p, FEATURE_EXTENDS) && chance(w, 25)) /* and what comes next may overtake it */
         chance(w, 50) ? progress(w, t) : log_lines(w, t);
+    if (has(p, FEATURE_EXTENDS) && chance(w, 25))
+        step(w, t);
     if (again || roll < 45)
         finish(w, t);
     else if (roll < 62 && has(p, FEATURE_FAILS))

@@ -140,6 +140,7 @@ static void last_reads(struct world *w)
         op.job.job.seq = w->seqs[i];
         op.job.want_body = true;
         op.job.want_attempts = op.job.want_log = i % 4 == 0;
+        op.job.want_steps = i % 4 < 2;
         ask(w, &op);
     }
     for (unsigned i = 0; i < w->plan.queues; i++)

@@ -45,6 +45,7 @@ static void fill_job(struct world *w, struct op *op)
     op->job.want_attempts = op->kind == OP_GET && chance(w, 50);
     op->job.want_wait = op->kind == OP_GET;
     op->job.want_log = op->job.want_attempts && chance(w, 50);
+    op->job.want_steps = op->kind == OP_GET && chance(w, 30);
     op->job.delay_ms = op->kind == OP_REQUEUE && chance(w, 30) ? between(w, 1, 600) : 0;
 }
 
@@ -98,6 +99,9 @@ static void fill_report(struct world *w, struct op *op)
     op->lease.progress = &half;
     op->lease.lines = &line;
     op->lease.line_count = 1;
+    op->lease.step = line;
+    op->lease.result = SPAN_LITERAL("[1]");
+    op->lease.result_kind = op->kind == OP_STEP ? PAYLOAD_JSON : PAYLOAD_NONE;
 }
 
 static void fill_claim(struct world *w, struct op *op)
@@ -310,6 +314,7 @@ void keeper_wild(struct world *w, uint32_t client)
         {OP_SCHEDULE_PUT, 4, fill_put},   {OP_PAGE, 2, fill_page},
         {OP_HISTORY, 1, fill_history},    {OP_PROGRESS, 3, fill_report},
         {OP_LOG, 2, fill_report},         {OP_ACK, 4, fill_handoff},
+        {OP_STEP, 2, fill_report},
     };
     unsigned sum = 0;
     size_t i = 0;

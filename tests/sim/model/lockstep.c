@@ -220,8 +220,8 @@ static void same_reply(struct lockstep *l, const struct reply *got, struct model
     bool waits = want->kind == OP_FAIL || want->kind == OP_RELEASE || want->kind == OP_REQUEUE;
     if (got->outcome == OUT_OK && waits && want->state == STATE_SCHEDULED)
         SAME("run_at", got->run_at.ms, want->run_at);
-    if (got->outcome == OUT_OK &&
-        (want->kind == OP_EXTEND || want->kind == OP_PROGRESS || want->kind == OP_CANCEL)) {
+    if (got->outcome == OUT_OK && (want->kind == OP_EXTEND || want->kind == OP_PROGRESS ||
+                                   want->kind == OP_STEP || want->kind == OP_CANCEL)) {
         SAME("cancel_by", got->lease.cancel_by.ms, want->cancel_by);
         SAME("left_ms", got->lease.left_ms, want->left_ms);
     }

@@ -145,6 +145,14 @@ static void fill_report(struct ops_source *s, struct op *o, struct now now)
     o->lease.line_count = 2;
 }
 
+static void fill_step(struct ops_source *s, struct op *o, struct now now)
+{
+    fill_lease(s, o, now);
+    o->lease.step = pool_text(&s->pool, "s%u", (unsigned)between(s, 0, 3));
+    o->lease.result = SPAN_LITERAL("{\"n\":1}");
+    o->lease.result_kind = PAYLOAD_JSON;
+}
+
 static void fill_release_claim(struct ops_source *s, struct op *o, struct now now)
 {
     (void)now;
@@ -241,6 +249,7 @@ static const struct {
     {OP_RELEASE, FEATURE_RELEASES, 6, fill_lease},
     {OP_PROGRESS, FEATURE_EXTENDS, 4, fill_report},
     {OP_LOG, FEATURE_EXTENDS, 3, fill_report},
+    {OP_STEP, FEATURE_EXTENDS, 3, fill_step},
     {OP_RELEASE_CLAIM, FEATURE_RELEASES, 3, fill_release_claim},
     {OP_CANCEL, FEATURE_CANCELS, 5, fill_job},
     {OP_REQUEUE, FEATURE_REQUEUES, 6, fill_job},

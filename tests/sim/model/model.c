@@ -231,6 +231,7 @@ static model_fn *const ops[OP_KIND_COUNT] = {
     [OP_RELEASE] = model_op_release,
     [OP_PROGRESS] = model_op_progress,
     [OP_LOG] = model_op_log,
+    [OP_STEP] = model_op_step,
     [OP_CANCEL] = model_op_cancel,
     [OP_RELEASE_CLAIM] = model_op_release_claim,
     [OP_REQUEUE] = model_op_requeue,

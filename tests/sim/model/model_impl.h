@@ -64,7 +64,7 @@ bool model_requeue_job(struct model *m, struct model_job *j, int64_t delay_ms);
 /* ---- one function an operation --------------------------------------------------------------- */
 typedef void model_fn(struct model *m, const struct op *o);
 model_fn model_op_enqueue, model_op_claim, model_op_ack, model_op_fail, model_op_extend,
-    model_op_release, model_op_progress, model_op_log, model_op_release_claim, model_op_cancel,
-    model_op_requeue, model_op_patch, model_op_remove, model_op_get, model_op_queue_put,
-    model_op_queue_delete, model_op_purge, model_op_pause, model_op_queue_get, model_op_peek,
-    model_op_bulk;
+    model_op_release, model_op_progress, model_op_log, model_op_step, model_op_release_claim,
+    model_op_cancel, model_op_requeue, model_op_patch, model_op_remove, model_op_get,
+    model_op_queue_put, model_op_queue_delete, model_op_purge, model_op_pause, model_op_queue_get,
+    model_op_peek, model_op_bulk;

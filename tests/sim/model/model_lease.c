@@ -229,6 +229,15 @@ void model_op_progress(struct model *m, const struct op *o)
     model_say(m, OUT_OK, j);
 }
 
+void model_op_step(struct model *m, const struct op *o)
+{
+    struct model_job *j = holder_of(m, o);
+    if (!j)
+        return;
+    m->reply->cancel_by = j->cancel_by;
+    model_say(m, OUT_OK, j);
+}
+
 void model_op_log(struct model *m, const struct op *o)
 {
     struct model_job *j = holder_of(m, o);
