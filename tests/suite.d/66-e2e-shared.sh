@@ -10,7 +10,7 @@ source "$(dirname "$0")/tap.bash"
 
 tap_jobs=$((2 * $(nproc)))
 # The longest come first, so that none of them runs alone at the end.
-parts='clauses orchestrator-clauses keyval-clauses pdq-clauses tasks-clauses webqueue-clauses breakers stream notify schedule beanstalk orchestrator-triggers tasks keyval webqueue nomarr pdq ops alerts input kv handoff why limits dependencies export_dependencies orchestrator documents documents-webqueue http native smoke'
+parts='clauses orchestrator-clauses keyval-clauses pdq-clauses tasks-clauses webqueue-clauses breakers stream notify schedule beanstalk orchestrator-triggers tasks keyval webqueue nomarr pdq ops alerts input kv handoff steps why limits dependencies export_dependencies orchestrator documents documents-webqueue http native smoke'
 on() { # ahead|NAME BACKEND PART
   local words=(env HF_TEST_BACKEND="$2" node --test-reporter=tap tests/e2e/*/"$3.test.mjs")
   case $1 in

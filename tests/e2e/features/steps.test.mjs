@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
 
+import { testBackend } from '../lib/backend.mjs';
 import { Client } from '../lib/client.mjs';
 import { run } from '../lib/program.mjs';
 import { killServer, startServer, stopServer, temporaryDirectory } from '../lib/server.mjs';
@@ -133,8 +134,10 @@ test('HF-10 steps survive a server that is killed between them', async () => {
     api.close();
     await killServer(server);
   }
-  const checked = await run(['check', data]);
-  assert.equal(checked.code, 0, checked.stdout + checked.stderr);
+  if (testBackend === 'embedded') {
+    const checked = await run(['check', data]);
+    assert.equal(checked.code, 0, checked.stdout + checked.stderr);
+  }
   const server = await startServer({ data });
   const api = new Client(server);
   const job = await claimOne(api, queue);
