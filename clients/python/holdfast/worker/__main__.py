@@ -25,7 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stop-timeout", type=float, metavar="SECONDS", default=STOP_MS / 1000,
                         help="after this time a stop tells the running handlers to stop (%(default)g)")
     parser.add_argument("--drain", action="store_true", help="process the jobs that are ready, then stop")
-    parser.add_argument("--log-level", metavar="LEVEL", default="INFO", help="debug, info, warning or error (%(default)s)")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(%(default)s)")
     return parser
 
 
