@@ -135,6 +135,27 @@ const suite = (url) => {
     assert.equal((await post(apis[1], '/v1/queues/q/claim', { count: 20 })).jobs.length, more, 'without limits again');
   });
 
+  test('HF-9 the leader is killed while an order is built: all jobs get into it, and no slot is lost', async (t) => {
+    const { nodes, apis } = await startNodes(t, url('orders'));
+    const groups = Array.from({ length: 600 }, (_, i) => `g${i}`);
+    await put(apis[0], 'q', { lease_ms: 600_000 });
+    await enqueue(apis[0], 'q', groups, 10);
+    await put(apis[1], 'q', { max_running_per_group: 4, fair: 'group' });
+    const leads = (await apis[0].get('/v1/cluster')).json.leader?.self;
+    await killServer(nodes[leads ? 0 : 1]);
+    const api = apis[leads ? 1 : 0];
+    const claimed = async () => (await post(api, '/v1/queues/q/claim', { count: 500, wait_ms: 1000 })).jobs.length;
+    let got = 0;
+    await until('all slots are in use', async () => (got += await claimed()) >= 4 * groups.length, 60_000);
+    assert.equal(got, 4 * groups.length);
+    assert.equal(await claimed(), 0);
+    await put(api, 'q', { max_running_per_group: 5 });
+    await until('the new slots are in use', async () => (got += await claimed()) >= 5 * groups.length, 60_000);
+    assert.equal(got, 5 * groups.length);
+    await put(api, 'q', { max_running_per_group: 2 });
+    assert.equal(await claimed(), 0);
+  });
+
   test('HF-9 two groups with a backlog of 1000 to 1 get the same share', async (t) => {
     const { apis } = await startNodes(t, url('fair'));
     await put(apis[0], 'q', { fair: 'group' });
