@@ -40,6 +40,7 @@ static bool take_reports(struct list_details *l, struct job_view *v, const struc
     v->progress = from->progress;
     v->log = from->log;
     v->steps = from->steps;
+    v->damage |= from->damage;
     return arena_keep(&l->arena, &v->progress) && arena_keep(&l->arena, &v->log) &&
            arena_keep(&l->arena, &v->steps);
 }

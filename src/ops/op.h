@@ -678,6 +678,12 @@ enum job_damage {
 };
 /* A claim does not return such a job. */
 #define DAMAGE_FATAL (DAMAGE_PAYLOAD | DAMAGE_TEXTS | DAMAGE_STEPS)
+/* The first part because of which a claim does not return the job; 0 = it returns it. */
+static inline unsigned damage_fatal(unsigned damage)
+{
+    damage &= DAMAGE_FATAL;
+    return damage & -damage;
+}
 /* "payload", "result", "keys", "history", "steps"; of one bit. */
 const char *damage_name(unsigned bit);
 

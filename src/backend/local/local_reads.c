@@ -18,7 +18,7 @@ void local_damaged(void *ctx, const struct job_view *v)
     l->jobs_damaged++;
     log_event(
         l->config.log, LOG_ERROR, "job_damaged", LOG_TEXT("job", id), LOG_SPAN("queue", v->queue),
-        LOG_TEXT("part", v->damage & DAMAGE_PAYLOAD ? "payload" : "keys"),
+        LOG_TEXT("part", damage_name(damage_fatal(v->damage))),
         LOG_TEXT("effect", "the job is dead, reason damaged; `holdfast check` shows details"));
 }
 

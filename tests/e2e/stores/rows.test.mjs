@@ -150,6 +150,34 @@ describe('a damaged body affects one job', () => {
   });
 });
 
+test('a job with a damaged step is shown, listed and exported as damaged, and is set aside by its claim', async (t) => {
+  const data = path.join(temporaryDirectory(), 'data');
+  const first = await startServer({ data });
+  const before = new Client(first);
+  const { id } = ok(await before.post('/v1/queues/q/jobs', { payload: 1 }), 201);
+  const { token } = ok(await before.post('/v1/queues/q/claim', {})).jobs[0];
+  for (const name of ['charge', 'ship']) ok(await before.post(`/v1/jobs/${id}/steps/${name}`, { token, result: 'whole' }));
+  ok(await before.post(`/v1/jobs/${id}/release`, { token }));
+  before.close();
+  await stopServer(first);
+  runSql(database(data), `UPDATE steps SET result = CAST('"holed"' AS BLOB) WHERE name = 'charge'`);
+  const server = await startServer({ data });
+  const api = new Client(server);
+  t.after(async () => {
+    api.close();
+    await stopServer(server);
+  });
+  const shown = [ok(await api.get(`/v1/jobs/${id}`)), ok(await api.get('/v1/jobs?reports=true')).jobs[0]];
+  assert.deepEqual(shown.map((job) => job.damaged), [['steps'], ['steps']]);
+  const exported = await run(['export', '--server', server.url]);
+  assert.equal(exported.code, 1, exported.stderr);
+  assert.match(exported.stderr, new RegExp(`job ${id} is damaged: .*: steps\n`));
+  assert.deepEqual(JSON.parse(exported.stdout.split('\n')[2]).job.damaged, ['steps']);
+  assert.deepEqual(ok(await api.post('/v1/queues/q/claim', {})).jobs, []);
+  await logged(server, new RegExp(`job_damaged.*${id}.*part=steps`));
+  assert.equal(ok(await api.get(`/v1/jobs/${id}`)).reason, 'damaged');
+});
+
 describe('state out of range', () => {
   let data;
   before(async () => {
