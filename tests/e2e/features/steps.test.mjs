@@ -5,7 +5,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 
 import { testBackend } from '../lib/backend.mjs';
-import { Client } from '../lib/client.mjs';
+import { Client, openStream } from '../lib/client.mjs';
 import { run } from '../lib/program.mjs';
 import { killServer, startServer, stopServer, temporaryDirectory } from '../lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores, stores } from '../lib/suite.mjs';
@@ -63,6 +63,16 @@ onStores('steps', stores, {}, (use) => {
     assert.equal((await step(api, job, 'b', 2)).json.code, 'lease_lost');
     assert.deepEqual(again.steps, { a: 1 });
     assert.deepEqual(await shown(api, job), { a: 1 });
+  });
+
+  test('HF-10 a stream of claims has the results of steps', async () => {
+    const { api } = use;
+    const job = await work();
+    await stored(api, job, 'a', { n: 1 });
+    await release(job);
+    const stream = await openStream(use.server, `/v1/queues/${job.queue}/listen`, { method: 'POST', json: {} }).opened;
+    assert.deepEqual(JSON.parse((await stream.next()).data).steps, { a: { n: 1 } });
+    stream.close();
   });
 
   test('HF-10 a requeued job has its steps', async () => {

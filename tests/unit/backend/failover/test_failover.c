@@ -4,6 +4,8 @@
  * under its id. */
 #include "unit/backend/failover/failover_rig.h"
 
+#include "core/jobs/steps.h"
+
 static void test_while_the_primary_is_available(void **state)
 {
     (void)state;
@@ -221,6 +223,34 @@ static void test_a_running_job_ends_in_the_spool(void **state)
     r = fr_get_at_primary(c);
     assert_int_equal(r->outcome, OUT_OK);
     assert_int_equal(r->jobs[0].job.state, STATE_DEAD);
+    fr_end();
+}
+
+static void test_a_job_moves_with_its_steps(void **state)
+{
+    (void)state;
+    fr_begin();
+    fr_outage();
+    struct job_ref id = fr_enqueue();
+    const struct reply *r = fr_claim(1);
+    assert_int_equal(r->job_count, 1);
+    struct op op = fr_lease_op(OP_STEP, &r->jobs[0]);
+    op.lease.step = SPAN_LITERAL("pay");
+    op.lease.result = SPAN_LITERAL("[7]");
+    op.lease.result_kind = PAYLOAD_JSON;
+    assert_int_equal(fr_run(op)->outcome, OUT_OK);
+    assert_int_equal(fr_run(fr_lease_op(OP_RELEASE, &r->jobs[0]))->outcome, OUT_OK);
+    switched_set(fr.primary, SWITCH_ON);
+    fr_until_moved();
+    op = (struct op){.kind = OP_GET, .job = {.job = id, .want_steps = true}};
+    r = fr_run_at(switched_backend(fr.primary), op);
+    assert_int_equal(r->outcome, OUT_OK);
+    struct span list = r->jobs[0].steps;
+    struct step s;
+    assert_true(steps_next(&list, &s));
+    assert_true(span_equal(s.name, SPAN_LITERAL("pay")));
+    assert_true(span_equal(s.result, SPAN_LITERAL("[7]")));
+    assert_false(steps_next(&list, &s));
     fr_end();
 }
 
@@ -559,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_no_enqueue_is_refused_when_the_primary_fails),
         cmocka_unit_test(test_jobs_are_moved_unchanged),
         cmocka_unit_test(test_a_running_job_ends_in_the_spool),
+        cmocka_unit_test(test_a_job_moves_with_its_steps),
         cmocka_unit_test(test_a_job_in_the_spool_hands_off),
         cmocka_unit_test(test_a_moved_job_hands_off_in_the_primary),
         cmocka_unit_test(test_a_move_whose_reply_is_lost),

@@ -738,6 +738,8 @@ static void damaged_job_is_set_aside(void **state)
         "UPDATE extra SET attributes = '{},\"token\":\"x\"' WHERE seq = 1",
         "UPDATE extra SET label = CAST(x'ff' AS TEXT) WHERE seq = 1",
         "DELETE FROM extra WHERE seq = 1",
+        "UPDATE steps SET seq = 1, crc = 0",
+        "UPDATE steps SET seq = 1, result = CAST('[8]' AS BLOB)",
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         struct server s;
