@@ -113,6 +113,8 @@ test('HF-9 a queue has keys for limits only while its policy has limits', async 
   assert.equal(redis('HGET', 'keys:meta', 'limited'), '0');
   await post(api, `/v1/jobs/${job.id}/ack`, { token: job.token });
   await put(api, 'q', { fair: 'group' });
+  await put(api, 'q', { fair: 'group', max_running_per_group: 1 });
+  assert.deepEqual(redis('SMEMBERS', 'keys:ordering'), []);
   assert.equal((await api.delete('/v1/queues/q')).status, 200);
   assert.deepEqual(own(number), []);
   assert.equal(redis('HGET', 'keys:meta', 'limited'), '0');

@@ -61,7 +61,7 @@ function special.BUILD(n, from, to)
   if A[from] == '' then
     call('SREM', P .. 'ordering', n)
     call('HDEL', q .. 'l', 'at')
-  else
+  elseif call('SISMEMBER', P .. 'ordering', n) == 1 then -- otherwise the step is one with slots only
     call('HSET', q .. 'l', 'at', A[from])
   end
   for k = from + 1, to, 3 do seqs[#seqs + 1] = A[k] end
