@@ -24,7 +24,8 @@ static void job(struct unit *u, struct span in)
     CHECK(packed.len && redis_row_decode(SEQ, packed, &again) == 0);
     CHECK(again.job.state == r.job.state && again.job.priority == r.job.priority &&
           again.until_ms == r.until_ms && token_equal(again.token, r.token) &&
-          span_equal(again.extra.unique, r.extra.unique) && span_equal(again.worker, r.worker));
+          span_equal(again.extra.unique, r.extra.unique) && span_equal(again.worker, r.worker) &&
+          span_equal(again.step_index, r.step_index));
 }
 
 static void queue(struct unit *u, struct span in)
