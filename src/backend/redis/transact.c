@@ -111,8 +111,8 @@ static void stored_cb(void *ctx, redisReply *r)
     if (span_equal(word, SPAN_LITERAL("ok"))) {
         uint64_t stores = rd_reply_count(reply_at(r, 1));
         s->stores = stores > s->stores ? stores : s->stores;
-        rd_dependencies_stored(it, rd_reply_int(reply_at(r, 4)) != 0);
-        stored(it, reply_at(r, 2), reply_at(r, 3));
+        rd_dependencies_stored(it, rd_reply_int(reply_at(r, 3)) != 0);
+        stored(it, reply_at(r, 2), reply_at(r, 4));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
         shared_leader_lost(&s->sh, true); /* another node is the leader now */
         rd_item_give_up(it, OUT_UNAVAILABLE, NULL);

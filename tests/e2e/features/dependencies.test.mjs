@@ -221,3 +221,17 @@ test('HF-28: a batch of 10,000 jobs survives kill -9, and its final job runs onc
   const checked = await run(['check', data]);
   assert.equal(checked.code, 0, checked.stdout + checked.stderr);
 });
+
+test('HF-28: a job starts with the end of the last one, not with the next heartbeat', async () => {
+  const server = await startServer({ env: { HOLDFAST_CLUSTER_LEADER_TTL_MS: '10m', HOLDFAST_CLUSTER_SILENT_MS: '15m' } });
+  const api = new Client(server);
+  for (let i = 0; i < 3; i++) {
+    const { json } = await api.post('/v1/queues/a/jobs', [{ payload: 0 }, { payload: 1, depends_on: ['#0'] }]);
+    await ack(api, 'a');
+    const next = (await api.post('/v1/queues/a/claim', { wait_ms: 30_000 })).json.jobs[0];
+    assert.equal(next?.id, json.jobs[1].id);
+    await api.post(`/v1/jobs/${next.id}/ack`, { token: next.token });
+  }
+  api.close();
+  await stopServer(server);
+});

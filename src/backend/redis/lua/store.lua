@@ -287,4 +287,5 @@ while at <= #A do
   end
   at = at + n
 end
-return { 'ok', text(call('HINCRBY', P .. 'meta', 'ver', 1)), out, told, waiting }
+-- `told`, which may be nil, is the last: Redis ends a list with the first nil.
+return { 'ok', text(call('HINCRBY', P .. 'meta', 'ver', 1)), out, waiting, told }
