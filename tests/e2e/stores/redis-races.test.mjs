@@ -265,6 +265,30 @@ describe('races between servers', () => {
     for (const name of ['noticed', 'noticeh']) assert.equal(redis('EXISTS', `r:${name}`), 0, name);
   });
 
+  for (const [by, more] of [['an idempotency key', { idempotency_key: 'parent' }], ['a unique key', { unique: 'parent', unique_mode: 'return' }]])
+    test(`HF-28 a job found by ${by} ends and is removed while another server makes a job depend on it`, async () => {
+      const prefix = more.unique ? 'du:' : 'di:';
+      const [one, two] = [await start(prefix, 1), await start(prefix, 2)];
+      status(await one.api.put('/v1/queues/p', { keep_done: 0, keep_done_ms: 0 }), 201);
+      const jobs = [{ queue: 'p', ...more }];
+      status(await one.api.post('/v1/batches', { jobs, then: { queue: 'first' } }), 201);
+      const [parent] = status(await one.api.post('/v1/queues/p/claim', {}), 200).jobs;
+      const kept = two.proxy.keep('later');
+      const asked = two.api.post('/v1/batches', { jobs, then: { queue: 'later' } });
+      await kept();
+      status(await one.api.post(`/v1/jobs/${parent.id}/ack`, { token: parent.token }), 200);
+      two.proxy.release();
+      // It was not there any more: the key is known, so the request is refused; or a new job has the unique key.
+      const answer = await asked;
+      assert.equal(answer.status, more.unique ? 201 : 422, answer.text);
+      if (answer.status === 201) assert.notEqual(answer.json.jobs[0].id, parent.id);
+      await until('no job waits for one that is gone', async () => {
+        const { jobs: waiting } = (await one.api.get('/v1/jobs?state=blocked')).json;
+        const views = await Promise.all(waiting.map((job) => one.api.get(`/v1/jobs/${job.id}?dependencies=true`)));
+        return views.every(({ json }) => json.waits_for.length > 0);
+      });
+    });
+
   test('a server that has done much work continues after Redis was emptied', async () => {
     const { api } = await start('v:', 1);
     const work = async () => {

@@ -76,10 +76,12 @@ void rd_dependencies_loaded(struct unit *u, const redisReply *r)
 
 /* --- store --- */
 
-/* Jobs of this unit are checked like any other. */
+/* Rows that change are checked with their revision; one that was only read, because a key named
+ * the job, is not. */
 static bool parent_elsewhere(const struct unit *u, const struct wedge *e)
 {
-    return unit_row(u, e->parent) == NULL;
+    const struct row *r = unit_row(u, e->parent);
+    return !r || (!r->fresh && !r->changed);
 }
 
 void rd_dependencies_checks(struct item *it)
