@@ -8,14 +8,14 @@
 //   enqueue {queue, marker, unique?, runAt?, created, repeat, id?}; repeat: it had been created before
 //   claim   {queue, id, token, attempt, marker, lease, bound, dropped?, maxAttempts, timeoutAt?}  one a job handed out
 //   ack | fail | release | extend {id, token, repeat, state?, runAt?, lease?, failure?, cancel}
-//   progress | log | heartbeat {id, token, report?, lines?, cancel}, letter {marker, id?}, letter_requeue {id, newId?}:
+//   progress | log | step | heartbeat {id, token, report?, lines?, name?, result?, cancel}, letter {marker, id?}, letter_requeue {id, newId?}:
 //     see checker_reports.mjs, with C15 to C18
 //   cancel  {id, requested, deadline?}: requested of a running job, which then has until the deadline
 //   requeue {id}, pause {queue, forMs}, resume {queue}, bulk_cancel | bulk_requeue {queue}
 //   purge   {queue}; of queues from which no client claims while they are purged
 //   crashes [{at, ready}]: killed at, serving again at
 //   final   {jobs: Map id → {state, queue, marker, error?, error_type?, stack?}, queues: Map name → {counts, listed},
-//            letters: Map id → {marker}, reports: Map id → {history, progress?, lines}}
+//            letters: Map id → {marker}, reports: Map id → {history, progress?, steps?, lines}}
 //   ordered [{id, priority, seq}] as one consumer got a queue that had been filled before
 //   what keepers saw (k_…, final.keeps) is in checker_keeps.mjs, with C11 to C14 and C19
 //   what clients of limits and dependencies saw (f_…, final.flow) is in checker_flow.mjs, with C20 to C22
@@ -155,7 +155,7 @@ function c4(x, report) {
 function c5(x, report) {
   for (const [token, list] of groupBy(x.claims, (c) => c.token))
     if (list.length > 1) report('C5', `token ${token} was given out ${list.length} times`);
-  const words = [...x.ends, ...x.of('extend', 'progress', 'log')].filter((e) => surely(e) && !e.repeat);
+  const words = [...x.ends, ...x.of('extend', 'progress', 'step', 'log')].filter((e) => surely(e) && !e.repeat);
   for (const e of words) {
     const claims = x.claimsOf.get(e.id) ?? [];
     const own = claims.find((c) => c.token === e.token);

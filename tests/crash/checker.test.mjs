@@ -164,6 +164,8 @@ function reporting() {
     word('progress', { token: 'k2', t0: 72, t1: 74, report: { percent: 1, message: 'a', data: 1 }, cancel: false }),
     word('progress', { token: 'k2', t0: 75, t1: 77, report: { percent: 2, message: 'b', data: 2 }, cancel: false }),
     word('log', { token: 'k2', t0: 78, t1: 80, lines: ['first', 'second'] }),
+    word('step', { token: 'k2', t0: 81, t1: 82, name: 'pay', result: { n: 1 }, cancel: false }),
+    word('step', { token: 'k2', t0: 83, t1: 84, name: 'pay', result: { n: 2 }, cancel: false }),
     done('cancel', { t0: 100, t1: 110, requested: true, deadline: 400 }),
     word('heartbeat', { token: 'k2', t0: 120, t1: 130, cancel: true }),
     word('extend', { token: 'k2', t0: 140, t1: 150, lease: LEASE, cancel: true }),
@@ -176,6 +178,7 @@ function reporting() {
     ['A', {
       history: [attempt(1, 'failed', failure('k1')), attempt(2, 'cancelled')],
       progress: { percent: 2, message: 'b', data: 2, at: 'some time' },
+      steps: { pay: { n: 2 } },
       lines: ['first', 'second'],
     }],
   ]);
@@ -209,6 +212,11 @@ const brokenReports = {
   'C17 an error with the type of another attempt': (h) => (reportOf(h).history[0].error_type = 'Error_k2'),
   'C17 a failure is not in the history': (h) => reportOf(h).history.shift(),
   'C17 a job shows an error that no worker sent': (h) => Object.assign(h.final.jobs.get('A'), failure('k9')),
+  'C5 a step with a token that has ended its lease': (h) => h.entries.push(word('step', { token: 'k1', t0: 55, t1: 58, name: 'pay', result: 0, cancel: false })),
+  'C17 a step is lost': (h) => (reportOf(h).steps = {}),
+  'C17 an older result of a step': (h) => (reportOf(h).steps.pay = { n: 1 }),
+  'C17 a result of a step that no worker stored': (h) => (reportOf(h).steps.pay = { n: 3 }),
+  'C17 a step that no worker stored': (h) => (reportOf(h).steps.mail = 1),
   'C17 a log line is lost': (h) => reportOf(h).lines.pop(),
   'C17 a log line is there twice': (h) => reportOf(h).lines.push('first'),
   'C17 log lines are in another order': (h) => reportOf(h).lines.reverse(),
@@ -244,6 +252,7 @@ const allowedReports = {
     stateOf(h, 'done');
   },
   'a log line whose request had no reply': (h) => h.entries.push(word('log', { token: 'k2', t0: 81, t1: 82, sure: false, ok: false, lines: ['third'] })) && reportOf(h).lines.push('third'),
+  'a step whose request had no reply': (h) => h.entries.push(word('step', { token: 'k2', t0: 85, t1: 86, sure: false, ok: false, name: 'pay', result: 3 })) && (reportOf(h).steps.pay = 3),
   'a replacement whose request had no reply': (h) => Object.assign(entry(h, 'letter_requeue'), { sure: false, ok: false, newId: undefined }),
 };
 for (const [name, change] of Object.entries(allowedReports)) {

@@ -3,9 +3,9 @@
 // of dead ones. The entries are described in checker.mjs; in addition
 //
 //   fail      {failure: {error, error_type, stack}}: each follows from the lease token
-//   progress  {report: {percent, message, data}}, log {lines}: no two are the same
-//   cancel of extend, progress and heartbeat: the reply said that a cancel of the job is requested
-//   final.reports Map id → {history: [{number, outcome, error, error_type, stack}], progress, lines}
+//   progress  {report: {percent, message, data}}, log {lines}, step {name, result}: no two are the same
+//   cancel of extend, progress, step and heartbeat: the reply said that a cancel of the job is requested
+//   final.reports Map id → {history: [{number, outcome, error, error_type, stack}], progress, steps, lines}
 import { isDeepStrictEqual } from 'node:util';
 
 import { groupBy } from './lib/group_by.mjs';
@@ -21,7 +21,7 @@ const perhaps = (e) => e.ok || !e.sure;
 /** C15: a confirmed request to cancel is not lost: its worker learns of it, and the job ends cancelled, or done by an ack in time. */
 function c15(x, report) {
   const acks = groupBy(x.of('ack').filter(perhaps), (e) => e.id);
-  const ends = groupBy(x.of('ack', 'fail', 'release', 'extend', 'progress', 'heartbeat').filter((e) => surely(e) && !e.repeat), (e) => e.id);
+  const ends = groupBy(x.of('ack', 'fail', 'release', 'extend', 'progress', 'step', 'heartbeat').filter((e) => surely(e) && !e.repeat), (e) => e.id);
   for (const e of x.of('cancel').filter((c) => surely(c) && c.requested)) {
     const state = x.history.final.jobs.get(e.id)?.state ?? 'not found';
     const acked = state === 'done' && acks.has(e.id);
@@ -31,17 +31,17 @@ function c15(x, report) {
       if (!lease || lease.t1 > e.t0 || later.t0 < e.t1 || x.requeued(e.id, lease.t0, later.t1)) continue;
       if (later.kind === 'ack' && later.t0 > e.deadline + SLACK_MS) report('C15', `job ${e.id} was acked ${later.t0 - e.deadline} ms after its time to react`);
       if (['fail', 'release'].includes(later.kind) && later.state !== 'cancelled') report('C15', `job ${e.id} became ${later.state} by a ${later.kind} after its cancel`);
-      if (!later.cancel && ['extend', 'progress', 'heartbeat'].includes(later.kind)) report('C15', `the reply to ${later.kind} does not mention the cancel of job ${e.id}`);
+      if (!later.cancel && ['extend', 'progress', 'step', 'heartbeat'].includes(later.kind)) report('C15', `the reply to ${later.kind} does not mention the cancel of job ${e.id}`);
     }
   }
   const requests = groupBy(x.of('cancel').filter(perhaps), (e) => e.id);
-  for (const e of x.of('extend', 'progress', 'heartbeat').filter((one) => one.cancel))
+  for (const e of x.of('extend', 'progress', 'step', 'heartbeat').filter((one) => one.cancel))
     if (!(requests.get(e.id) ?? []).some((c) => c.t0 <= e.t1)) report('C15', `the reply to ${e.kind} mentions a cancel of job ${e.id} that no client requested`);
 }
 
 /** C16: nothing is accepted from an attempt that has run for longer than allowed, and an attempt ends once. */
 function c16(x, report) {
-  for (const e of x.of('ack', 'fail', 'release', 'extend', 'progress', 'log').filter((one) => surely(one) && !one.repeat)) {
+  for (const e of x.of('ack', 'fail', 'release', 'extend', 'progress', 'step', 'log').filter((one) => surely(one) && !one.repeat)) {
     const late = e.t0 - (x.leaseOf(e.token)?.timeoutAt ?? Infinity);
     if (late > SLACK_MS) report('C16', `${e.kind} of job ${e.id} succeeded ${late} ms after the attempt had timed out`);
   }
@@ -99,11 +99,27 @@ function checkProgress(x, report) {
   }
 }
 
-/** C17: what a worker reported about a job comes back unchanged: errors, progress, lines of the log. */
+/** The newest result of each step is shown, whichever lease stored it. */
+function checkSteps(x, report) {
+  const stored = groupBy(x.of('step').filter(perhaps), (e) => e.id);
+  for (const [id, { steps = {} }] of x.history.final.reports) {
+    const sent = groupBy(stored.get(id) ?? [], (e) => e.name);
+    for (const name of Object.keys(steps)) if (!sent.has(name)) report('C17', `job ${id} shows a result of the step ${name} that no worker stored`);
+    for (const [name, own] of sent) {
+      const place = own.findIndex((e) => isDeepStrictEqual(e.result, steps[name]));
+      const last = own.reduce((found, e, i) => (surely(e) ? i : found), -1);
+      if (name in steps && place === -1) report('C17', `job ${id} shows a result of the step ${name} that no worker stored: ${JSON.stringify(steps[name])}`);
+      else if (last > place) report('C17', `job ${id} lacks the newest confirmed result of the step ${name}`);
+    }
+  }
+}
+
+/** C17: what a worker reported about a job comes back unchanged: errors, progress, lines of the log, results of steps. */
 function c17(x, report) {
   checkFailures(x, report);
   checkLogs(x, report);
   checkProgress(x, report);
+  checkSteps(x, report);
 }
 
 /** C18: a job that takes the place of a dead one: one of them exists, never both, never neither. */

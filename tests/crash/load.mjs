@@ -120,14 +120,14 @@ export class Load extends Recorder {
 
   /** History, progress and log of the jobs about which something was reported. */
   async collectReports() {
-    const reported = this.history.entries.filter((e) => ['fail', 'log', 'progress'].includes(e.kind) || (e.kind === 'claim' && e.timeoutAt));
+    const reported = this.history.entries.filter((e) => ['fail', 'log', 'progress', 'step'].includes(e.kind) || (e.kind === 'claim' && e.timeoutAt));
     const ids = [...new Set(reported.map((e) => e.id))].filter((id) => this.history.final.jobs.has(id));
     const reports = new Map();
     const readNext = async () => {
       for (let id; (id = ids.pop()) !== undefined; ) {
-        const { history, progress } = await this.read(`/v1/jobs/${id}?payload=false`);
+        const { history, progress, steps } = await this.read(`/v1/jobs/${id}?payload=false`);
         const { lines } = await this.read(`/v1/jobs/${id}/log`);
-        reports.set(id, { history, progress, lines: lines.map((line) => line.text) });
+        reports.set(id, { history, progress, steps, lines: lines.map((line) => line.text) });
       }
     };
     await Promise.all(Array.from({ length: 16 }, readNext));

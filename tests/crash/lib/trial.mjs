@@ -46,6 +46,7 @@ export function reportCounts({ entries }) {
     heartbeats: count('heartbeat')((e) => e.ok),
     log_lines: count('log')((e) => e.ok),
     progress: count('progress')((e) => e.ok),
+    steps: count('step')((e) => e.ok),
     failures: count('fail')((e) => e.ok),
     replaced: count('letter_requeue')((e) => e.ok),
   };

@@ -49,9 +49,17 @@ async function progress(load, job) {
   if (extends_) load.seen('extend', answer, { ...replyTo(job, answer), lease: LEASE_MS });
 }
 
+/** No two requests store the same result. */
+async function step(load, job) {
+  const name = `step ${load.random.below(3)}`;
+  const result = { token: job.token, n: ++reports };
+  const answer = await load.call('POST', `/v1/jobs/${job.id}/steps/${encodeURIComponent(name)}`, { token: job.token, result });
+  load.seen('step', answer, { ...replyTo(job, answer), name, result });
+}
+
 /** Reports while it works. */
 async function reportAndAck(load, job) {
-  for (let n = 1 + load.random.below(3); n > 0; n--) await load.random.of([log, progress])(load, job);
+  for (let n = 1 + load.random.below(3); n > 0; n--) await load.random.of([log, progress, step])(load, job);
   await load.random.of([end, end, (l, kind, j) => fail(l, j)])(load, 'ack', job);
 }
 
