@@ -151,7 +151,13 @@ void task_problem(struct problem *p, struct arena *arena, const struct reply *r,
     problem_of_reply(p, arena, r, draining);
     if (r->outcome != OUT_ILLEGAL)
         return;
-    problem_illegal_task(p, arena, task_status_of(&j, now));
+    if (!r->note) {
+        problem_illegal_task(p, arena, task_status_of(&j, now));
+        return;
+    }
+    /* A limit of the queue, which the status of the task does not explain. */
+    p->state = STATE_NONE;
+    p->seq = 0;
 }
 
 void task_refuse(struct call *c, const struct reply *r)

@@ -136,9 +136,14 @@ static bool room_for(struct ops *o, const struct queue_state *q, const struct jo
                      struct reply *r)
 {
     static const char *const notes[CLAIM_BLOCK_COUNT] = {
-        [CLAIM_QUEUE_LIMIT] = "as many jobs of the queue run as its max_running allows",
-        [CLAIM_GROUP_LIMIT] = "as many jobs of the group run as max_running_per_group allows",
-        [CLAIM_RATE] = "the queue's claim_rate lets no more jobs start for now",
+        [CLAIM_QUEUE_LIMIT] =
+            "as many jobs of the queue run as its max_running allows; try again when one has "
+            "ended",
+        [CLAIM_GROUP_LIMIT] =
+            "as many jobs of the group run as max_running_per_group allows; try again when "
+            "one has ended",
+        [CLAIM_RATE] = "the queue's claim_rate lets no more jobs start for now; try again after "
+                       "retry_after_ms",
     };
     if (!claim_limited(&q->policy))
         return true;

@@ -104,6 +104,21 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     await advance(api, 60_000);
   });
 
+  test('HF-28 a claim that a limit of the queue refuses names the limit', async () => {
+    const { api } = use;
+    await drain(api);
+    const tasks = [await create(api, { queue: 'limited' }), await create(api, { queue: 'limited' })];
+    const { queue } = await native(api, tasks[0].id);
+    status(await api.patch(`/v1/queues/${queue}`, { max_running: 1 }), 200);
+    const first = status(await act(api, tasks[0].id, 'claim'), 200);
+    const refused = await act(api, tasks[1].id, 'claim');
+    assert.equal(refused.json.code, 'illegal_move', refused.text);
+    assert.match(refused.json.detail, /as its max_running allows/);
+    assert.deepEqual([refused.json.state, refused.json.legal_moves], [undefined, undefined]);
+    status(await act(api, tasks[0].id, 'complete', { token: first.token }), 200);
+    await drain(api);
+  });
+
   test('TF-9 a heartbeat updates updated_at, and the lease', async () => {
     const { api } = use;
     await drain(api);
