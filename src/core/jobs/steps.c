@@ -16,6 +16,10 @@ int step_name_check(struct span name, struct err_note *note)
         if ((unsigned char)name.at[i] < 0x20 || name.at[i] == 0x7f)
             return err_note_set(note, -ERR_INVALID,
                                 "the name of a step must not have control characters");
+    if (span_equal(name, SPAN_LITERAL(".")) || span_equal(name, SPAN_LITERAL("..")))
+        return err_note_set(note, -ERR_INVALID,
+                            "the name of a step must not be . or .., which many clients remove "
+                            "from URLs");
     return validate_text("the name of a step", name, LIMIT_STEP_NAME_BYTES, note);
 }
 

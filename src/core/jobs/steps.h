@@ -22,7 +22,8 @@ struct step {
     struct span name, result;
 };
 
-/* 1 to 64 bytes of UTF-8 without control characters. -ERR_INVALID with a note. */
+/* 1 to 64 bytes of UTF-8 without control characters, except "." and "..". -ERR_INVALID with a note.
+ */
 MUST_CHECK int step_name_check(struct span name, struct err_note *note);
 
 /* ---- lists ---- */

@@ -91,6 +91,7 @@ onStores('steps', stores, {}, (use) => {
     const wide = 'x'.repeat(65534); // 65,536 bytes of JSON
     assert.equal((await step(api, job, 'n'.repeat(65), 1)).json.code, 'invalid_field');
     assert.equal((await step(api, job, 'a\nb', 1)).json.code, 'invalid_field');
+    for (const dots of ['.', '..']) assert.match((await step(api, job, dots, 1)).json.detail, /must not be \. or \.\./);
     assert.equal((await step(api, job, 'a', undefined)).json.code, 'missing_field');
     assert.equal((await api.post(`/v1/jobs/${job.id}/steps/a`, { result: 1 })).json.code, 'missing_field');
     const over = await step(api, job, 'a', `${wide}x`);

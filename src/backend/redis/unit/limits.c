@@ -5,7 +5,8 @@
  * jobs and the policy, and the script that stores a job changes them in the same step:
  *
  *   q:N:l    hash: what scripts need of the limits; use (bucket and round of the queue); at (how
- * far its order has been built) q:N:s    the running jobs by group, if max_running_per_group is set
+ *            far its order has been built)
+ *   q:N:s    the running jobs by group, if max_running_per_group is set
  *   q:N:r    the ready jobs by group, then by claim_priority and sequence
  *   q:N:k    hash: the place of each group with ready jobs, and its state (lua/limits.lua)
  *   q:N:p    the groups that may start a job, in the order of claim_place_before
