@@ -57,6 +57,11 @@ static const char *const advice_text[ADVICE_COUNT] = {
                     "was already in "
                     "holdfast.db.",
     [ADVICE_KEY_FILE] = "Check the disk: a sector of journal/key was damaged.",
+    [ADVICE_PARENT] =
+        "After a power cut or kill -9 it is to be expected that a job waits for one that has been "
+        "removed: start the server. If neither happened, or check says so again afterwards, "
+        "restore "
+        "the newest backup.",
 };
 
 /* What is said in the same words is of one sort; when there is no room for another, the last takes

@@ -27,7 +27,7 @@ static void check_edges(struct check *c)
                           "job %lld waits for job %lld, but table dependents has no row for it",
                           number(st, 0), number(st, 1));
         else
-            check_warning(c, ADVICE_ROWS,
+            check_warning(c, ADVICE_PARENT,
                           "job %lld waits for job %lld, which is not there; the next start takes "
                           "it for removed",
                           number(st, 0), number(st, 1));

@@ -29,6 +29,7 @@ enum check_advice {
     ADVICE_INCOMPLETE,
     ADVICE_LOST,
     ADVICE_KEY_FILE,
+    ADVICE_PARENT,
     ADVICE_COUNT
 };
 
