@@ -166,7 +166,7 @@ static int call(struct client_session *s, struct client_request *request)
     request->path = client_path_text(&s->path);
     request->body = buf_span(&s->body);
     if (rc == -ERR_INVALID)
-        (void)!err_note_set(&s->note, rc, "the name of the queue, or the id of the job, is empty");
+        (void)!err_note_set(&s->note, rc, "a name or an id that the command needs is empty");
     else if (!request->path)
         rc = err_note_set(&s->note, -ERR_NOMEM, "out of memory");
     else
