@@ -47,10 +47,11 @@ describe('use_redis', { concurrency: false }, () => {
     assert.equal((await api.get('/v1/snapshot')).json.redis_active, false);
     assert.equal((await api.get('/readyz')).status, 200);
     assert.match((await api.get('/metrics')).text, /^holdfast_redis_up 0$/m);
-    // HF-21: the log of an attempt on the spool is moved with its job.
+    // HF-10, HF-21: steps and log of an attempt on the spool are moved with its job.
     const { id } = (await api.post('/v1/queues/logged/jobs', { payload: 1 })).json;
     const [{ token }] = (await api.post('/v1/queues/logged/claim', {})).json.jobs;
     assert.equal((await api.post(`/v1/jobs/${id}/log`, { token, lines: ['written on the spool'] })).status, 200);
+    assert.equal((await api.post(`/v1/jobs/${id}/steps/charge`, { token, result: { receipt: 7 } })).status, 200);
     assert.equal((await api.post(`/v1/jobs/${id}/fail`, { token, error: 'once', delay_ms: 3_600_000 })).status, 200);
     await startRedis();
     await until('the jobs were moved', async () => {
@@ -58,6 +59,7 @@ describe('use_redis', { concurrency: false }, () => {
       return up && left === 0;
     });
     assert.deepEqual((await api.get(`/v1/jobs/${id}/log`)).json.lines.map((line) => line.text), ['written on the spool']);
+    assert.deepEqual((await api.get(`/v1/jobs/${id}`)).json.steps, { charge: { receipt: 7 } });
     const { json } = await api.post('/v1/queues/q/claim', { count: 100 });
     assert.deepEqual(json.jobs.map((job) => job.payload), made.map((_, n) => n));
     assert.deepEqual(json.jobs.map((job) => job.id), made.map((job) => job.id));
