@@ -35,7 +35,7 @@ const fieldsOf = {
   'POST /v1/queues/{queue}/pause': f.pause, 'POST /v1/queues/{queue}/cancel': f.bulk, 'POST /v1/queues/{queue}/requeue': f.bulk,
   'POST /v1/queues/{queue}/remove': f.bulk, 'POST /v1/queues/{queue}/resume': none, 'POST /v1/queues/{queue}/purge': none,
   'POST /v1/jobs/{id}/ack': f.ack, 'POST /v1/jobs/{id}/fail': f.fail, 'POST /v1/jobs/{id}/extend': f.extend, 'POST /v1/jobs/{id}/release': f.release,
-  'POST /v1/jobs/{id}/progress': f.progress, 'POST /v1/jobs/{id}/log': f.log, 'PATCH /v1/jobs/{id}': f.patch, 'POST /v1/jobs/{id}/cancel': f.cancel,
+  'POST /v1/jobs/{id}/progress': f.progress, 'POST /v1/jobs/{id}/log': f.log, 'POST /v1/jobs/{id}/steps/{name}': f.step, 'PATCH /v1/jobs/{id}': f.patch, 'POST /v1/jobs/{id}/cancel': f.cancel,
   'POST /v1/jobs/{id}/requeue': { delay_ms: f.int(0, 1000) }, 'POST /v1/jobs/{id}/dependencies': { depends_on: f.raw, close: f.bool },
   'POST /v1/batches': { jobs: f.raw, then: f.raw, on_failure: f.word('cancel', 'run', 'dead'), open: f.bool }, 'POST /v1/batches/{id}/jobs': { jobs: f.raw }, 'POST /v1/batches/{id}/close': none,
   'POST /v1/jobs/{id}/discard': none, 'POST /v1/workers/{name}/heartbeat': f.heartbeat,

@@ -153,7 +153,7 @@ describe('the table of an outage', { concurrency: false }, () => {
     assert.equal(got.id, job.id);
     done(await api.post(`/v1/jobs/${job.id}/ack`, { token: got.token }));
   });
-  row('`/v1`: ack, fail, extend, release, progress, cancel, patch, get of a job in the spool', 'spool', async () => {
+  row('`/v1`: ack, fail, extend, release, progress, steps, cancel, patch, get of a job in the spool', 'spool', async () => {
     const queue = fresh('leases');
     for (const end of ['ack', 'fail', 'release']) {
       const job = isSpooled(await api.post(`/v1/queues/${queue}/jobs`, { payload: 1 }), 201);
@@ -161,6 +161,7 @@ describe('the table of an outage', { concurrency: false }, () => {
       const [{ token }] = done(await api.post(`/v1/queues/${queue}/claim`, {})).jobs;
       done(await api.post(`/v1/jobs/${job.id}/extend`, { token }));
       done(await api.post(`/v1/jobs/${job.id}/progress`, { token, percent: 5 }));
+      done(await api.post(`/v1/jobs/${job.id}/steps/first`, { token, result: 1 }));
       done(await api.post(`/v1/jobs/${job.id}/${end}`, { token, ...(end === 'fail' ? { error: 'e', retry: false } : {}) }));
       assert.equal(done(await api.get(`/v1/jobs/${job.id}`)).state, { ack: 'done', fail: 'dead', release: 'ready' }[end]);
       if (end === 'release') done(await api.post(`/v1/jobs/${job.id}/cancel`, {}));
