@@ -12,6 +12,7 @@ const { tracedHeaders } = await dist('trace');
 const { FailJob, Holdfast, HoldfastError, ProblemError, ReleaseJob, UnknownOutcomeError, ConnectionError } = await dist('index');
 const { Transport } = await dist('transport');
 const { LagMonitor } = await dist('worker/lag');
+const { JobContext } = await dist('worker/context');
 const { durationMs } = await dist('testing');
 
 describe('json', () => {
@@ -115,6 +116,16 @@ describe('the end of a handler', () => {
     assert.deepEqual(endingOf(new ReleaseJob('later', { delayMs: 5 })), { word: 'release', report: { reason: 'later', delayMs: 5 } });
     assert.deepEqual(endingOf(new ReleaseJob()), { word: 'release', report: {} });
   });
+});
+
+test('a step runs once in an attempt, whatever its name', async () => {
+  const stored = [];
+  const held = { job: { id: '1', token: '1-1' }, stopReason: undefined };
+  const context = new JobContext({ storeStep: async (job, name, result) => stored.push([name, result]) }, 'w', held, {});
+  for (const name of ['charge', '__proto__', 'constructor']) {
+    for (let i = 0; i < 2; i++) assert.deepEqual(await context.step(name, () => ({ name })), { name });
+  }
+  assert.deepEqual(stored.map(([name]) => name), ['charge', '__proto__', 'constructor']);
 });
 
 test('the trace context is added unless the job has its own', () => {

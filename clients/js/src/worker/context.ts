@@ -103,7 +103,8 @@ export class JobContext<P = unknown> {
       if (error instanceof LeaseLostError || error instanceof JobCancelledError) this.#news.lost(this.#held as Held, error);
       throw error;
     }
-    steps[name] = result ?? null;
+    // Not by assignment, which would change the prototype if the name is __proto__.
+    Object.defineProperty(steps, name, { value: result ?? null, enumerable: true, configurable: true, writable: true });
     return result;
   }
 
