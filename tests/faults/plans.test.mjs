@@ -158,6 +158,28 @@ test('TF-1 the view of a queue whose groups wait for tokens reads each of them o
   await node.stop();
 });
 
+test('TF-1 a queue with limits that has just been filled reads only the jobs that it enqueues, before its tables were analysed', async (t) => {
+  const [node] = await startNodes(t, url('fillplans'), 1);
+  await leaderOf([node]);
+  const put = await node.api.put('/v1/queues/q', { max_running_per_group: 2, fair: 'group' });
+  assert.equal(put.status, 201, put.text);
+  for (const table of ['job', 'claim_ready', 'claim_group']) sql(`ALTER TABLE fillplans.${table} SET (autovacuum_enabled = off)`);
+  const many = (from) => Array.from({ length: 1000 }, (_, i) => ({ payload: 1, group: `g${from + i}` }));
+  for (let i = 0; i < 10; i++) assert.equal((await node.api.post('/v1/queues/q/jobs', many(1000 * i))).status, 200);
+  const before = log().length;
+  for (let i = 0; i < 3; i++) assert.equal((await node.api.post('/v1/queues/q/jobs', { payload: 1, group: 'g1' })).status, 201);
+  const plans = await until('the plans of the order', () => {
+    const found = plansSince(before).filter(({ text }) => /INSERT INTO \S*claim_ready/.test(text));
+    return found.length > 0 && found;
+  });
+  for (const { text, nodes } of plans)
+    for (const one of nodes.filter((n) => n['Relation Name'] === 'job')) {
+      const touched = (one['Actual Rows'] + (one['Rows Removed by Filter'] ?? 0) + (one['Rows Removed by Index Recheck'] ?? 0)) * one['Actual Loops'];
+      assert.ok(touched <= 50, `${touched} rows of ${one['Index Name'] ?? one['Node Type']}: ${text}`);
+    }
+  await node.stop();
+});
+
 test(`TF-1 the document's query on the view tasks uses its index, with ${10 * rows} tasks`, async (t) => {
   const [node] = await startNodes(t, url('taskplans'), 1);
   await leaderOf([node]);

@@ -208,12 +208,18 @@ DELETE FROM @claim_ready
 WHERE seq = ANY ($1::int8[]);
 
 -- name: claim_ready_add
--- Puts these ready jobs ($1) into the order of their queues.
+-- Puts these ready jobs ($1) into the order of their queues. They are read by their numbers first (OFFSET 0): without
+-- statistics, PostgreSQL would otherwise go through all ready jobs of the queue.
 INSERT INTO @claim_ready (seq, queue, version, group_key, priority)
 SELECT j.seq, j.queue, c.version, ${group_of(j; c)}, ${claim_priority(j; c)}
-FROM @job j
+FROM (
+    SELECT *
+    FROM @job
+    WHERE seq = ANY ($1::int8[])
+    OFFSET 0
+) j
 JOIN @claim_queue c ON c.queue = j.queue AND c.ordered
-WHERE j.seq = ANY ($1::int8[]) AND j.state = ${ready}
+WHERE j.state = ${ready}
 ON CONFLICT (seq) DO UPDATE SET version = excluded.version, group_key = excluded.group_key, priority =
     excluded.priority;
 
